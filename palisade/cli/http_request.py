@@ -11,7 +11,7 @@ from typing import Any
 
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.wrong_port import CODE as WRONG_PORT
-from palisade.cli.cluster_check import OtherCluster, check_http
+from palisade.cli.cluster_check import ASK_S, OtherCluster, check_http
 from palisade.cli.credentials import shown
 from palisade.cli.output import work_done
 from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, UNKNOWN, CliSession, Failure, failure_of
@@ -40,10 +40,10 @@ class RequestRefused(Exception):
         return Failure(UNAVAILABLE if self.retry else REFUSED, self.code, text, self.retry)
 
 
-async def checked_header(at: str, credentials: Credentials | None) -> dict[str, str]:
+async def checked_header(at: str, credentials: Credentials | None, timeout_s: float = ASK_S) -> dict[str, str]:
     """The header of requests to `at`. Raises OtherCluster, NoAnswer."""
     if isinstance(credentials, StoredToken):
-        await check_http(at, credentials)
+        await check_http(at, credentials, min(ASK_S, timeout_s))
     return header_of(credentials)
 
 
@@ -53,7 +53,7 @@ async def ask(
     """The JSON of the response. `anonymous`: without credentials. Sent again until `timeout_s` while the cluster has no
     user yet. Raises NoAnswer, RequestRefused, OtherCluster."""
     until = time.monotonic() + timeout_s
-    headers = {} if anonymous else await checked_header(at, shown())
+    headers = {} if anonymous else await checked_header(at, shown(), timeout_s)
     while True:
         async with HttpRequests(headers, timeout_s=max(until - time.monotonic(), AGAIN_S)) as requests:
             answer = await requests.json(at, path, method, body)

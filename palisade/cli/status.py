@@ -79,11 +79,13 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     """`reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     silent: dict[str, str] = {}
     wrong: list[WrongPort] = []
+    loop = asyncio.get_running_loop()
+    until = loop.time() + session.deadline_s
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
         endpoints = await session.checked_endpoints(silent)
         reasons.update(silent)
         silent.update(dict.fromkeys(session.endpoints, NO_ANSWER_YET))
-        rows = await ask_all(endpoints, min(ASK_S, session.deadline_s), silent, wrong, reasons)
+        rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
     if wrong and not any(row["role"] for row in rows):
         raise wrong[0]
     return rows
@@ -91,29 +93,52 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
 
 async def ask_all(
     endpoints: Sequence[str],
-    timeout_s: float,
+    deadline_s: float,
     silent: dict[str, str] | None = None,
     wrong: list[WrongPort] | None = None,
     reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row per node: the addressed nodes, and the other members that they know. Addresses that have answered are
-    removed from `silent`. `wrong`, `reasons`: as in `ask`."""
+    """A row per node: the addressed nodes, and the other nodes that they know. Each has `ASK_S` for its answer, and all
+    together have `deadline_s`: nodes that an answer names are asked at once, beside those that do not answer.
 
-    async def ask_each(addresses: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
-        return dict(zip(addresses, await asyncio.gather(*map(ask_one, addresses)), strict=True))
+    Addresses that have answered are removed from `silent`. `wrong`, `reasons`: as in `ask`."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + deadline_s
+    answers: dict[str, Mapping[str, Any] | None] = {}
+    asked: dict[str, asyncio.Task[Mapping[str, Any] | None]] = {}
+    followers: asyncio.Task[list[dict[str, Any]]] | None = None
 
-    async def ask_one(address: str) -> Mapping[str, Any] | None:
-        answer = await ask(address, timeout_s, wrong, reasons)
-        if silent is not None and answer is not None:
-            silent.pop(address, None)
-        return answer
+    def begin(addresses: Iterable[str]) -> None:
+        for address in addresses:
+            request = ask(address, min(ASK_S, until - loop.time()), wrong, reasons)
+            asked[address] = asyncio.ensure_future(request)
 
-    answers = await ask_each(endpoints)
-    answers.update(await ask_each(sorted(streams_of(answers.values()).keys() - answers.keys())))
-    up = next((endpoint for endpoint, answer in answers.items() if answer is not None), None)
-    known = await followers_known_at(up, timeout_s) if up is not None else {}
-    followers = await asyncio.gather(*(follower_row(name, http, timeout_s) for name, http in known.items()))
-    return [*rows_of(answers), *followers]
+    begin(endpoints)
+    try:
+        while asked:
+            await asyncio.wait(asked.values(), return_when=asyncio.FIRST_COMPLETED)
+            for address in [each for each, request in asked.items() if request.done()]:
+                answer = answers[address] = asked.pop(address).result()
+                if answer is None:
+                    continue
+                if silent is not None:
+                    silent.pop(address, None)
+                begin(sorted(streams_of([answer]).keys() - answers.keys() - asked.keys()))
+                followers = followers or asyncio.ensure_future(follower_rows(address, until))
+        return [*rows_of(answers), *(await followers if followers is not None else ())]
+    finally:
+        left = [*asked.values(), *([followers] if followers is not None else [])]
+        for request in left:
+            request.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def follower_rows(endpoint: str, until: float) -> list[dict[str, Any]]:
+    """The nodes that are not members, as the node at `endpoint` knows them. `until`: as of the clock of the loop."""
+    loop = asyncio.get_running_loop()
+    known = await followers_known_at(endpoint, min(ASK_S, until - loop.time()))
+    left_s = min(ASK_S, until - loop.time())
+    return list(await asyncio.gather(*(follower_row(name, http, left_s) for name, http in known.items())))
 
 
 async def row_at(at: str, timeout_s: float) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""palisade status ends within its timeout, also if several nodes do not answer (issue 16)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+status_module: Any = importlib.import_module("palisade.cli.status")
+
+FROZEN = ("n1:1", "n2:1")
+RUNS = "n3:1"
+
+
+def member(name: str) -> dict[str, Any]:
+    return {"id": name, "addresses": {"stream": f"{name}:1", "http": f"{name}:2"}}
+
+
+class Nodes:
+    """n3 runs and names n1, n2 and the follower f1, which are all frozen. `known_after_s`: the time for its topology."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, known_after_s: float = 0.0) -> None:
+        self._known_after_s = known_after_s
+        for each in ("ask", "followers_known_at", "ask_http"):
+            monkeypatch.setattr(status_module, each, getattr(self, each))
+
+    async def ask(self, address: str, timeout_s: float, *_: Any) -> Mapping[str, Any] | None:
+        if address in FROZEN:
+            await asyncio.sleep(timeout_s)
+            return None
+        return {"member": "n3", "role": "follower", "members": [member(name) for name in ("n1", "n2", "n3")]}
+
+    async def followers_known_at(self, address: str, timeout_s: float) -> dict[str, str]:
+        assert address == RUNS
+        await asyncio.sleep(min(self._known_after_s, timeout_s))
+        return {"f1": "f1:2"} if self._known_after_s < timeout_s else {}
+
+    async def ask_http(self, at: str, _path: str, *, timeout_s: float) -> Any:
+        await asyncio.sleep(timeout_s)
+        raise status_module.NoAnswer(at, "no answer in time")
+
+
+@pytest.mark.parametrize("endpoints", [(*FROZEN, RUNS), (RUNS,)])
+async def test_members_and_followers_that_do_not_answer_take_one_timeout(
+    endpoints: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--timeout 2` took 5.8 s: the members, the topology and the followers were asked one after the other."""
+    Nodes(monkeypatch)
+    began = time.monotonic()
+    rows = await status_module.ask_all(endpoints, 0.4)
+    assert time.monotonic() - began < 0.7
+    assert [(row["id"], row["role"]) for row in rows] == [("n1", None), ("n2", None), ("n3", "follower"), ("f1", None)]
+
+
+async def test_topology_that_is_not_read_in_time_leaves_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    Nodes(monkeypatch, known_after_s=3600)
+    began = time.monotonic()
+    rows = await status_module.ask_all((*FROZEN, RUNS), 0.4)
+    assert time.monotonic() - began < 0.7
+    assert [row["id"] for row in rows] == ["n1", "n2", "n3"]
+
+
+async def test_error_of_a_node_ends_the_requests_at_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(address: str, *_: Any) -> Any:
+        if address == RUNS:
+            raise PermissionError("refused")
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(status_module, "ask", ask)
+    with pytest.raises(PermissionError):
+        await status_module.ask_all((*FROZEN, RUNS), 3600.0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
