@@ -104,7 +104,8 @@ def nodes_(session: CliSession) -> None:
         ]
 
     rows = session.call(ask, why=lambda: no_answer_from(silent))
-    session.rows({"nodes": rows}, HEADER, [summary_row(row) for row in rows], wraps=["why"])
+    cells = [summary_row(row, separators=not session.as_csv) for row in rows]
+    session.rows({"nodes": rows}, HEADER, cells, wraps=["why"])
 
 
 def named(text: str) -> list[str]:

@@ -119,13 +119,13 @@ def node_summary(node: str, assigned: int, found: Mapping[str, Any] | None) -> d
     }
 
 
-def summary_row(summary: Mapping[str, Any]) -> list[str]:
-    """Copies that are missing without an error are being fetched."""
+def summary_row(summary: Mapping[str, Any], *, separators: bool = True) -> list[str]:
+    """Copies that are missing without an error are being fetched. `separators`: of thousands."""
     values = [summary[name] for name in ("assigned", *SUMMED)]
     missing = summary["missing"]
     loading = f"loading: {counted(missing, 'copy')} {agreeing(missing, 'is', 'are')} missing" if missing else ""
     return [
         summary["node"],
-        *(UNKNOWN if value is None else f"{value:,}" for value in values),
+        *(UNKNOWN if value is None else f"{value:,}" if separators else str(value) for value in values),
         summary["error"] or loading,
     ]

@@ -86,16 +86,18 @@ def test_recoveries_are_csv(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["status", "topology", "fencing", "bench put --total 1000"])
+@pytest.mark.parametrize("command", ["status", "topology", "fencing", "bench put --total 1000", "segments nodes"])
 def test_numbers_in_csv_have_no_separators_of_thousands(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`bench -o csv` had "1,000". The table of each command has them."""
     member = {"id": "n1", "role": "voter", "standing": "active", "incarnation": 1, "recovered_revision": 4810}
     holder = {"node": "n1", "incarnation": 1, "staged": 4829, "behind": 1000, "heard_ms": 5, "until_ms": 7}
     holder |= {"promised": False, "leaving": False, "reported_state": "active"}
     leader = {"id": "n1", "url": "http://h:1", "role": "leader", "revision": 5532}
-    topology = {"physical": [], "logical": [{**member, "addresses": {}}]}
+    topology = {"physical": [], "logical": [{**member, "addresses": {"http": "h:1"}}]}
+    copies = {"keeps": True, "local": 1234, "bytes": 567890, "segments": []}
     fencing = {"node": "n1", "lease": None, "leader": {"holders": [holder], "waits": []}}
     monkeypatch.setattr(import_module("palisade.cli.status"), "ask_all", returning([leader]))
+    monkeypatch.setattr(import_module("palisade.cli.segments"), "ask_all", returning({"n1": copies}))
     monkeypatch.setattr(import_module("palisade.cli.fencing"), "of_leader", returning(fencing))
     monkeypatch.setattr(Client, "topology", returning(topology))
     with cli_node() as node:
