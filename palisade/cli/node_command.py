@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.cli.node_exit_codes import EXIT_FAILED, EXIT_LOST, EXIT_MUST_JOIN, EXIT_REFUSED, EXIT_REMOVED
 from palisade.node.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from palisade.node.config import NodeConfig
-
-EXIT_FAILED = 1
-EXIT_REFUSED = 2
-EXIT_REMOVED = 3
-EXIT_MUST_JOIN = 4
-EXIT_LOST = 5
-"""The supervisor's reaction to each exit code: `palisade/cli/supervisor/restart_policy.py`."""
 
 
 def add_options(command: Any) -> Any:

@@ -5,14 +5,7 @@ from __future__ import annotations
 import enum
 import signal
 
-EXIT_REFUSED = 2
-"""The node has refused its configuration, folder, ports or cluster: a restart would not help."""
-EXIT_REMOVED = 3
-"""The node was removed from the cluster: only a new storage under its name may join."""
-EXIT_MUST_JOIN = 4
-"""The node was removed from the cluster, and its storage is new: it can join when started with --join."""
-EXIT_LOST = 5
-"""The cluster knows the node with another storage: its data folder was lost or swapped."""
+from palisade.cli.node_exit_codes import EXIT_LOST, EXIT_MUST_JOIN, EXIT_REFUSED, EXIT_REMOVED
 
 FIRST_S = 1.0
 LONGEST_S = 30.0

@@ -40,7 +40,6 @@ WAITING_AFTER_S = 15.0
 STATUS_S = 1.0
 FIRST_USER_S = 10.0
 EXIT_STOPPED = 0
-EXIT_FAILED = 1
 EXIT_KILLED = 130
 WITHOUT_MAJORITY = (
     "Restore these folders. Without the folders of a majority, continue with one survivor: 'palisade recover-quorum "
