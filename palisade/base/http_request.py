@@ -7,6 +7,7 @@ answer itself, whatever its status.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,22 +19,37 @@ from palisade.base.errors import PalisadeError
 from palisade.base.network_reason import reason_of
 
 TIMEOUT_S = 5.0
+TIMEOUT_HEADER = "Palisade-Timeout-Ms"
+"""The time that the client waits for the response, so that a node which cannot answer refuses the request in time."""
 NEVER_ROUNDED_S = 1e9
 """aiohttp rounds timeouts above a threshold up to a whole second: with its own one, 5.0 s lasted up to 6 s."""
 
 
 class NoAnswer(PalisadeError):
     """No usable HTTP response from a node. `reason`: the cause, without the address. `unreachable`: no connection, or
-    no response in time. `unsent`: no connection, so the request was not executed."""
+    no response in time. `unsent`: no connection, so the request was not executed. `silent_s`: the time of a connection
+    without a response: a node that is frozen or busy may be there."""
 
     code = "no-answer"
     retry = True
 
-    def __init__(self, address: str, reason: str, *, unreachable: bool = False, unsent: bool = False) -> None:
-        super().__init__(f"no node answers at {address}: {reason}")
+    def __init__(
+        self,
+        address: str,
+        reason: str,
+        *,
+        unreachable: bool = False,
+        unsent: bool = False,
+        silent_s: float | None = None,
+    ) -> None:
+        text = f"no node answers at {address}: {reason}"
+        if silent_s is not None:
+            text = f"{address} accepts connections, but has not answered within {round(silent_s, 1):g} s"
+        super().__init__(text)
         self.reason = reason
         self.unreachable = unreachable
         self.unsent = unsent
+        self.silent_s = silent_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +117,21 @@ class HttpRequests:
         """The response as a context manager. `options`: those of aiohttp. Raises NoAnswer, also inside the context."""
         import aiohttp
 
+        attempt = Attempt()
+        session, began = self._opened(), time.monotonic()
         try:
-            async with self._opened().request(method, f"http://{address}{path}", **options) as response:
+            url = f"http://{address}{path}"
+            async with session.request(method, url, trace_request_ctx=attempt, **options) as response:
+                attempt.responded = True
                 yield response
         except (aiohttp.ClientError, OSError) as error:
-            unreachable = isinstance(error, TimeoutError | aiohttp.ClientConnectionError)
+            late = isinstance(error, TimeoutError)
+            unreachable = late or isinstance(error, aiohttp.ClientConnectionError)
             unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            raise NoAnswer(address, self._text_of(error), unreachable=unreachable, unsent=unsent) from error
+            unsent = unsent or (late and not attempt.connected)
+            silent_s = time.monotonic() - began if late and attempt.connected and not attempt.responded else None
+            reason = self._text_of(error)
+            raise NoAnswer(address, reason, unreachable=unreachable, unsent=unsent, silent_s=silent_s) from error
 
     def _text_of(self, error: Exception) -> str:
         import aiohttp
@@ -124,10 +148,35 @@ class HttpRequests:
             timeout = aiohttp.ClientTimeout(
                 total=total, sock_connect=connect, sock_read=silent, ceil_threshold=NEVER_ROUNDED_S
             )
+            known = {} if total is None else {TIMEOUT_HEADER: str(int(total * 1000))}
             self._session = aiohttp.ClientSession(
-                headers=self._headers, timeout=timeout, auto_decompress=self._decompress
+                headers={**known, **(self._headers or {})},
+                timeout=timeout,
+                auto_decompress=self._decompress,
+                trace_configs=[connecting()],
             )
         return self._session
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How far one request has come."""
+
+    connected: bool = False
+    responded: bool = False
+
+
+def connecting() -> aiohttp.TraceConfig:
+    """Notes in the `Attempt` of a request that it has a connection."""
+    import aiohttp
+
+    async def note(_session: object, context: Any, _event: object) -> None:
+        context.trace_request_ctx.connected = True
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_create_end.append(note)
+    tracing.on_connection_reuseconn.append(note)
+    return tracing
 
 
 class Addresses:

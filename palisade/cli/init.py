@@ -20,6 +20,7 @@ from palisade.cli.target import VARIABLE, find_target
 from palisade.wire.credentials import StoredToken, header_of
 
 AGAIN_S = 0.2
+LEFT_S_MIN = 0.1
 NO_ANSWER = 0
 
 
@@ -96,8 +97,8 @@ def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:
 async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """`initialize`, with a line on stderr while the command waits."""
     members = ", ".join(body["members"])
-    cancels, founds = f"{at} to cancel the initialization of {members}", f"the nodes {members} are not a cluster yet"
-    waits_for = [f"asking {cancels}" if body.get("cancel") else f"{founds}, asking {at}"]
+    what = "cancel the initialization of" if body.get("cancel") else "create a cluster of"
+    waits_for = [f"no answer yet from {at} to the request to {what} {members}"]
     async with session.notice(lambda: waits_for[-1]):
         return await initialize(at, body, session.deadline_s, waits_for)
 
@@ -113,41 +114,43 @@ def default_address() -> str:
 async def initialize(
     at: str, body: dict[str, Any], deadline_s: float, waits_for: list[str]
 ) -> tuple[int, dict[str, Any]]:
-    """(status, response) of the last request. Requests that may succeed later are repeated until the deadline;
-    `waits_for` gets the reason of each.
+    """(status, response) of the last request; NO_ANSWER if there was no response. Requests that may succeed later are
+    repeated until the deadline; `waits_for` gets the reason of each.
 
     A connection that is refused ends the command at once, unless the node has responded before: its HTTP port is closed
     for a moment when it becomes a member."""
     until = time.monotonic() + deadline_s
     credentials = shown()
     headers = header_of(node_credentials(os.environ) if isinstance(credentials, StoredToken) else credentials)
-    last = no_answer(f"no node answers at {at}: no answer in time")
+    last = no_answer(NoAnswer(at, "no answer in time"))
     responded = False
-    async with HttpRequests(headers, timeout_s=deadline_s) as requests:
-        while True:
-            try:
-                left_s = until - time.monotonic()
-                async with asyncio.timeout(left_s):
-                    status, found = last = await ask(requests, at, {**body, "timeout_ms": int(left_s * 1000)})
-            except TimeoutError:
+    while True:
+        left_s = max(until - time.monotonic(), LEFT_S_MIN)
+        try:
+            async with asyncio.timeout(left_s + LEFT_S_MIN), HttpRequests(headers, timeout_s=left_s) as requests:
+                status, found = last = await ask(requests, at, {**body, "timeout_ms": int(left_s * 1000)})
+        except TimeoutError:
+            return last
+        except NoAnswer as error:
+            if responded and error.silent_s is not None:
                 return last
-            responded = responded or status != NO_ANSWER
-            if 200 <= status < 500 or not responded or time.monotonic() + AGAIN_S >= until:
-                return last
-            waits_for.append(str(found["detail"]))
-            await asyncio.sleep(AGAIN_S)
+            status, found = last = no_answer(error)
+        responded = responded or status != NO_ANSWER
+        if 200 <= status < 500 or not responded or time.monotonic() + AGAIN_S >= until:
+            return last
+        waits_for.append(str(found["detail"]))
+        await asyncio.sleep(AGAIN_S)
 
 
-def no_answer(reason: str) -> tuple[int, dict[str, Any]]:
-    return NO_ANSWER, {"code": "unavailable", "detail": f"{reason}; start the node, or give another --at"}
+def no_answer(error: NoAnswer) -> tuple[int, dict[str, Any]]:
+    busy = "the node there is frozen or busy, or give another --at"
+    hint = busy if error.silent_s is not None else "start the node, or give another --at"
+    return NO_ANSWER, {"code": "unavailable", "detail": f"{error}; {hint}"}
 
 
 async def ask(requests: HttpRequests, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """(status, response); NO_ANSWER without a response."""
-    try:
-        answer = await requests.json(at, "/v1/cluster/init", "POST", body)
-    except NoAnswer as error:
-        return no_answer(str(error))
+    """(status, response). Raises NoAnswer."""
+    answer = await requests.json(at, "/v1/cluster/init", "POST", body)
     if answer.status == 200:
         return answer.status, answer.content
     return answer.status, {"code": "unavailable", "detail": str(answer.content), **answer.content}

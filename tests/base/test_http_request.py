@@ -53,14 +53,16 @@ async def test_json_returns_status_content_and_text(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "reason", "unreachable"),
-    [("/text", "HTTP 502, not in JSON", False), ("/silent", "time", True), ("/broken", ".", False)],
+    ("path", "text", "unreachable"),
+    [
+        ("/text", "no node answers at {}: HTTP 502, not in JSON", False),
+        ("/silent", r"{} accepts connections, but has not answered within 0\.3 s", True),
+        ("/broken", "no node answers at {}: .", False),
+    ],
 )
-async def test_failed_request_is_no_answer_with_a_reason(
-    address: str, path: str, reason: str, unreachable: bool
-) -> None:
+async def test_failed_request_is_no_answer_with_a_reason(address: str, path: str, text: str, unreachable: bool) -> None:
     async with HttpRequests(timeout_s=0.3) as requests:
-        with pytest.raises(NoAnswer, match=f"no node answers at {address}: .*{reason}") as failed:
+        with pytest.raises(NoAnswer, match=text.format(address)) as failed:
             await requests.json(address, path)
     assert (failed.value.unreachable, failed.value.unsent) == (unreachable, False)
 
@@ -99,3 +101,34 @@ def test_addresses_begin_with_the_last_that_answered() -> None:
     assert addresses.in_order() == ["b:1", "a:1", "c:1"]
     known.remove("b:1")
     assert addresses.in_order() == ["a:1", "c:1"]
+
+
+async def test_connection_without_a_response_is_told_from_no_connection(address: str) -> None:
+    """`--at` of a frozen node wrote "no node answers" of a node that accepts connections (issue 16)."""
+    with pytest.raises(NoAnswer, match=rf"^{address} accepts connections, but has not answered within 0\.2 s$") as late:
+        async with HttpRequests(timeout_s=0.2) as requests:
+            await requests.json(address, "/silent")
+    assert (late.value.reason, late.value.unsent) == ("no answer in time", False)
+    with pytest.raises(NoAnswer, match=r"^no node answers at 127\.0\.0\.1:9: connection refused$") as refused:
+        async with HttpRequests(timeout_s=0.2) as requests:
+            await requests.json("127.0.0.1:9", "/")
+    assert (refused.value.silent_s, refused.value.unsent) == (None, True)
+
+
+async def test_request_without_a_connection_in_time_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.sleep(3600)
+
+    async with HttpRequests(timeout_s=0.1) as requests:
+        monkeypatch.setattr(requests._opened().connector, "_create_connection", never)
+        with pytest.raises(NoAnswer, match="^no node answers at 127.0.0.1:9: no answer in time$") as late:
+            await requests.json("127.0.0.1:9", "/")
+    assert (late.value.unsent, late.value.silent_s) == (True, None)
+
+
+async def test_second_request_over_a_connection_has_it_as_well(address: str) -> None:
+    async with HttpRequests(timeout_s=0.3) as requests:
+        await requests.json(address, "/answer")
+        with pytest.raises(NoAnswer, match="accepts connections") as late:
+            await requests.json(address, "/silent")
+    assert not late.value.unsent

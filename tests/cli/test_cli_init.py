@@ -136,3 +136,19 @@ def test_init_without_a_join_token_names_the_variable_for_it() -> None:
         refused = init("--at", at)
     assert refused.exit_code == 1
     assert refused.stderr.endswith("send a token. Set PALISADE_JOIN_TOKEN to the join token of the nodes\n")
+
+
+def test_init_at_a_node_that_accepts_connections_and_does_not_answer_shows_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It wrote "n1 are not a cluster yet" and "no node answers" of a running cluster (issue 16)."""
+    monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.2)
+    with node_with((503, HANGS)) as (at, _):
+        result = init("--at", at, "--timeout", "0.6")
+    assert result.exit_code == 3
+    first, last = result.stderr.splitlines()
+    assert first.startswith(f"palisade: waiting: no answer yet from {at} to the request to create a cluster of n1")
+    assert last == (
+        f"palisade: {at} accepts connections, but has not answered within 0.6 s; the node there is frozen or busy, or "
+        "give another --at"
+    )

@@ -16,6 +16,7 @@ from palisade.api.http.protobuf_json import BadJson
 from palisade.api.http.reauthorize import REAUTHORIZE
 from palisade.api.http.route_permissions import Rule, rule_of
 from palisade.api.permission_lookups import NOTHING, Lookups
+from palisade.base.http_request import TIMEOUT_HEADER
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.needs import Needs
@@ -53,7 +54,8 @@ class AuthorizationGate:
         self, authorizer: Authorizer, callers: HttpCallers, request: web.Request, rule: Rule | None
     ) -> None:
         address, action = request.remote or "", f"{request.method} {request.rel_url.raw_path}"
-        caller = await callers.authenticate(request.headers.get("Authorization"), address, action)
+        headers = request.headers
+        caller = await callers.authenticate(headers.get("Authorization"), address, action, headers.get(TIMEOUT_HEADER))
         if rule is None:
             error = PermissionDenied("this route has no permission rule: this is a bug, report it")
             authorizer.refused(error, caller.rights.name, address, action)

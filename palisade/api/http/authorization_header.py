@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PATIENCE_S = 3.0
 """How long a row of the permissions may take to read: less than clients wait for a response, so that they get the
 reason and can try another node."""
+PATIENCE_SHARE = 0.5
+"""The same, as a part of the time that the client waits for the response (`TIMEOUT_HEADER`)."""
+TIMEOUT_DIGITS_MAX = 12
 _CALLER: web.RequestKey[Caller] = web.RequestKey("caller")
 
 
@@ -30,6 +33,13 @@ def caller_of(request: web.Request) -> Caller:
     """The caller of a request that has passed `AuthorizationGate`."""
     found: Caller = request.get(_CALLER, UNRESTRICTED)
     return found
+
+
+def patience_of(timeout_ms: str | None) -> float:
+    """How long each row of the permissions may take to read. `timeout_ms`: the header of the client, if it has one."""
+    if timeout_ms is None or not timeout_ms.isdecimal() or len(timeout_ms) > TIMEOUT_DIGITS_MAX:
+        return PATIENCE_S
+    return min(PATIENCE_S, PATIENCE_SHARE * int(timeout_ms) / 1000)
 
 
 def set_caller(request: web.Request, caller: Caller) -> None:
@@ -112,12 +122,14 @@ class HttpCallers:
         else:
             run_if_permitted(caller, plan, body, reply)
 
-    async def authenticate(self, header: str | None, where: str, action: object) -> AuthenticatedCaller:
-        """Raises AuthorizationError, which is then in the audit log."""
-        authorizer = self.authorizer
+    async def authenticate(
+        self, header: str | None, where: str, action: object, timeout_ms: str | None = None
+    ) -> AuthenticatedCaller:
+        """`timeout_ms`: as of `patience_of`. Raises AuthorizationError, which is then in the audit log."""
+        authorizer, patience_s = self.authorizer, patience_of(timeout_ms)
         try:
-            identity = await authorizer.identify(from_header(header), where, PATIENCE_S)
-            rights = await authorizer.rights(identity, PATIENCE_S)
+            identity = await authorizer.identify(from_header(header), where, patience_s)
+            rights = await authorizer.rights(identity, patience_s)
         except AuthorizationError as error:
             self.refused(error, header, where, action)
             raise
