@@ -21,6 +21,8 @@ from palisade.wire.credentials import StoredToken, header_of
 
 AGAIN_S = 0.2
 LEFT_S_MIN = 0.1
+LATE_S = 1.0
+"""For a request that does not end at its own timeout."""
 NO_ANSWER = 0
 
 
@@ -127,7 +129,7 @@ async def initialize(
     while True:
         left_s = max(until - time.monotonic(), LEFT_S_MIN)
         try:
-            async with asyncio.timeout(left_s + LEFT_S_MIN), HttpRequests(headers, timeout_s=left_s) as requests:
+            async with asyncio.timeout(left_s + LATE_S), HttpRequests(headers, timeout_s=left_s) as requests:
                 status, found = last = await ask(requests, at, {**body, "timeout_ms": int(left_s * 1000)})
         except TimeoutError:
             return last
