@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from palisade.cli.segment_records import segments
 from palisade.cli.segments import no_answer_from
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
+from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
@@ -156,9 +158,15 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     """Append the rows in FILE to a realtime segment.
 
     FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean,
-    timestamp, date, binary. With --writer, as many rows of FILE are skipped as the segment already has, so the command
-    can be repeated after a failure or with a file that has grown. FILE must begin with the rows of the segment; this is
-    not checked. Without --writer no other command can continue the segment, so it is closed.
+    timestamp, date, binary.
+
+    With --writer, as many rows of FILE are skipped as the segment already has, so the command can be repeated after a
+    failure or with a file that has grown. Rows are skipped by their number alone and not compared: FILE must begin with
+    the rows of the segment, else other rows are left out without an error. Use one --writer for one file. Without
+    --writer no other command continues the segment, so it is closed.
+
+    Without --node, data nodes that do not answer are skipped. Once a node may have opened the segment, no other node is
+    used. Exit code 4: the last rows may be stored; the message shows how to continue, so that no row is stored twice.
     """
     columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -168,12 +176,15 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
     async def run(client: Any) -> dict[str, Any]:
         writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
+        again = Repetition(writer, how["writer"], closes)
         try:
             await writer.open()
             return await fill(writer, file, closes)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(f"{error}. {again.text()}") from None
         except BaseException:
             if writer.grows:
-                session.note(still_open(writer, how["writer"]))
+                session.note(f"{again.state()}. {again.text()}")
             raise
         finally:
             await writer.release()
@@ -184,11 +195,30 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     session.answer(found, f"{found['segment']}: {counted(found['rows'], 'row')}{skipped}{state}")
 
 
-def still_open(writer: RealtimeWriter, name: str) -> str:
-    """Prints the state of the segment after a failure. `name`: of the writer."""
-    closing = f"'palisade segments realtime close {writer.segment}' publishes them"
-    more = "repeat the command to continue" if name else closing
-    return f"{writer.segment} stays open at node {writer.node} with {counted(writer.rows, 'row')}: {more}"
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """How a command that failed is continued, without a row that is stored twice. `name`: of the writer, if one was
+    given. `closes`: as of the command."""
+
+    writer: RealtimeWriter
+    name: str
+    closes: bool
+
+    def state(self) -> str:
+        writer = self.writer
+        return f"{writer.segment} stays open at node {writer.node} with {counted(writer.rows, 'row')}"
+
+    def text(self) -> str:
+        writer = self.writer
+        publishes = f"'palisade segments realtime close {writer.segment}' publishes"
+        if writer.closes:
+            stored = counted(writer.full_rows + writer.rows, "row")
+            return f"The first {stored} of FILE are stored, and {publishes} those of this segment"
+        as_writer = "" if self.name else f" with --node {writer.node} --writer {writer.name}"
+        as_writer += " --close" if self.closes and not self.name else ""
+        full = f" and a FILE without its first {counted(writer.full_rows, 'row')}" if writer.full_rows else ""
+        rest = f"; {publishes} its rows without the rest of FILE" if writer.grows else ""
+        return f"To continue, repeat the command{as_writer}{full}: rows that are stored are skipped{rest}"
 
 
 async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, Any]:

@@ -31,6 +31,9 @@ from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeFu
 OPEN = "/v1/segments/realtime"
 PAUSE_S = 0.1
 REQUEST_S, CONNECT_S = 5.0, 2.0
+LIVE = "/livez"
+LIVE_S, LIVE_S_MAX = 1.0, 4.0
+"""Time for the answer of a node before it is asked to open a segment: the first one, and that after repetitions."""
 OUTCOME_UNKNOWN = 504
 AGAIN = {429, 503, OUTCOME_UNKNOWN}
 NAME_BYTES = 12
@@ -62,7 +65,9 @@ class RealtimeTarget:
 
 class RealtimeWriter:
     """One open realtime segment at a time. `segment`, `rows`: its name and number of rows, after `open`. `grows`: it is
-    open, as far as this writer knows.
+    open, as far as this writer knows. `name`: of this writer. `node`: the data node that may have its segment, or "".
+
+    `closes`: `close` was called. `full_rows`: rows in full segments, which this writer has closed.
 
     `timeout_s`: of each call, which is repeated until then.
     """
@@ -78,13 +83,15 @@ class RealtimeWriter:
         """`waits` gets what the writer waits for at a data node, empty if for nothing."""
         check_seconds("timeout_s", timeout_s)
         self.segment, self.rows, self.node = "", 0, target.node
-        self.grows = False
+        self.grows = self.closes = False
+        self.full_rows = 0
         self._topology, self._target, self._timeout_s = topology, target, timeout_s
-        self._name = target.writer or secrets.token_hex(NAME_BYTES)
+        self.name = target.writer or secrets.token_hex(NAME_BYTES)
         """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
         self._addresses: dict[str, str] = {}
         self._waits = waits
-        self._requests = HttpRequests(header_of(credentials), timeout_s=REQUEST_S, connect_s=CONNECT_S)
+        request_s = min(REQUEST_S, max(timeout_s, PAUSE_S))
+        self._requests = HttpRequests(header_of(credentials), timeout_s=request_s, connect_s=CONNECT_S)
 
     async def __aenter__(self) -> RealtimeWriter:
         try:
@@ -123,34 +130,40 @@ class RealtimeWriter:
         Raises the errors of the node. At the deadline: NotIngesting if no data node has opened it, Unavailable if the
         named node has not, OutcomeUnknown if one may have: repeat it.
         """
-        body = {**self._target.body(), "writer": self._name}
+        body = {**self._target.body(), "writer": self.name}
         found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
-        self.grows = True
+        self.grows, self.closes = True, False
         return self.segment
 
     async def _open_anywhere(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """At the first node that does not refuse it.
+        """At the first node that answers and does not refuse it.
 
         A node that may have opened it stays that of the writer, also if the caller is cancelled: at another node a
-        second segment would grow, which stays empty, and without which no query is complete.
+        second segment would grow, which stays empty, and without which no query is complete. So a frozen node is found
+        by a request that changes nothing.
         """
-        until, reasons = self._now() + self._timeout_s, ""
+        until, reasons, live_s = self._now() + self._timeout_s, "", LIVE_S
         while True:
             refusals: list[str] = []
             names = await self._known_nodes(refusals, until)
-            for name in names:
+            answering = await self._answering(names, refusals, min(live_s, (until - self._now()) / 2), reasons)
+            live_s = min(2 * live_s, LIVE_S_MAX)
+            for name in answering:
                 self.node = name
                 try:
                     return await self._ask_once(OPEN, body, until, reasons)
                 except NotAnsweredYet as error:
                     if not error.nothing_done:
-                        return await self._ask(OPEN, body, until, nothing_done=False)
+                        seen = "; ".join([*refusals, str(error)])
+                        return await self._ask(
+                            OPEN, body, until, after=reasons if reasons and not error.by_node else seen
+                        )
                     refusals.append(str(error))
                 except (NoSuchSegment, RealtimeNotStored) as error:
                     refusals.append(f"{name}: {error}")
             self.node = ""
-            if names or not reasons:
+            if answering or not reasons:
                 reasons = f"no data node has opened a realtime segment: {'; '.join(refusals)}"
             self._waits(reasons)
             if not await self._may_repeat(until):
@@ -165,6 +178,35 @@ class RealtimeWriter:
             refusals.append(str(error))
             return []
 
+    async def _answering(self, names: Sequence[str], refusals: list[str], limit_s: float, reasons: str) -> list[str]:
+        """The nodes that answer within `limit_s`, in their order. `refusals` gets the reasons of the others; `reasons`:
+        those of the round before."""
+
+        async def ask(name: str) -> str:
+            """Why it does not answer; empty if it does."""
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self._requests.json(addresses[name], LIVE)
+            except TimeoutError:
+                return f"{name}: no answer within {limit_s:.2g} s"
+            except NoAnswer as error:
+                return f"{name}: {error}"
+            finally:
+                silent.remove(name)
+                self._waits(reasons or waits_for())
+            return ""
+
+        def waits_for() -> str:
+            listed = ", ".join(f"{name} at {addresses[name]}" for name in silent)
+            return f"no answer yet from {listed}" if silent else ""
+
+        addresses, silent = dict(self._addresses), list(names)
+        self._waits(reasons or waits_for())
+        found = await asyncio.gather(*map(ask, names))
+        self._waits("")
+        refusals += filter(None, found)
+        return [name for name, why in zip(names, found, strict=True) if not why]
+
     async def append(self, rows: Sequence[Sequence[Any] | Mapping[str, Any]]) -> int:
         """Returns the number of rows of the segment. They are stored on the disk of the node, and counted from now on.
 
@@ -175,7 +217,7 @@ class RealtimeWriter:
         try:
             found = await self._ask(f"/v1/segments/{self.segment}/rows", body)
         except RealtimeFull:
-            await self.close()
+            self.full_rows += await self.close()
             await self.open()
             found = await self._ask(f"/v1/segments/{self.segment}/rows", {**body, "position": self.rows})
         self.rows = found["rows"]
@@ -188,28 +230,35 @@ class RealtimeWriter:
 
     async def close(self) -> int:
         """No more rows: the segment is published and handed off. Returns its number of rows."""
+        self.closes = True
         found = await self._ask(f"/v1/segments/{self.segment}/close", {})
         self.grows = False
         return int(found["rows"])
 
     async def _ask(
-        self, path: str, body: Mapping[str, Any], until: float | None = None, *, nothing_done: bool = True
+        self, path: str, body: Mapping[str, Any], until: float | None = None, *, after: str = ""
     ) -> dict[str, Any]:
-        """At the node of this writer. `nothing_done`: no attempt before may have been executed.
+        """At the node of this writer. `after`: the reason of an attempt before that may have been executed.
 
-        Raises the errors of the node. At the deadline: Unavailable if no attempt was executed, else OutcomeUnknown.
+        Raises the errors of the node. At the deadline: Unavailable if no attempt was executed, else OutcomeUnknown;
+        both with the latest reason that a node gave, which a last attempt without an answer does not replace.
         """
-        until, reason = self._now() + self._timeout_s if until is None else until, ""
+        until, reason = self._now() + self._timeout_s if until is None else until, after
+        nothing_done, given = not after, after
         while True:
             try:
                 return await self._ask_once(path, body, until, reason)
             except NotAnsweredYet as error:
                 reason = str(error)
+                given = reason if error.by_node or not given else given
                 nothing_done = nothing_done and error.nothing_done
                 if not await self._may_repeat(until):
+                    text = given if reason in given else f"{reason}; before: {given}"
                     if nothing_done:
-                        raise Unavailable(f"{error}; nothing was done") from None
-                    raise OutcomeUnknown(f"{error}; the request may have been executed: repeat it") from None
+                        raise Unavailable(f"{text}; nothing was done") from None
+                    raise OutcomeUnknown(
+                        f"{text}; it may have been executed, and the same writer may repeat it"
+                    ) from None
 
     async def _may_repeat(self, until: float) -> bool:
         """After a pause. False at the deadline: a request that is sent then would be executed without an answer."""
@@ -243,9 +292,11 @@ class RealtimeWriter:
         refusal = error_of(str(content.get("code", "")), str(content.get("detail", answer.detail)))
         if is_known and path != OPEN and isinstance(refusal, NoSuchSegment):
             self._addresses = {}  # another node may have this address now
-            raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=True)
+            raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=True, by_node=True)
         if answer.status in AGAIN:
-            raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=answer.status != OUTCOME_UNKNOWN)
+            stored = path != OPEN and isinstance(refusal, NotIngesting)  # perhaps: its rows are repeated
+            nothing_done = answer.status != OUTCOME_UNKNOWN and not stored
+            raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=nothing_done, by_node=True)
         raise refusal
 
     async def _look_up(self, until: float) -> Mapping[str, str]:
@@ -277,11 +328,13 @@ def plain(value: Any) -> Any:
 
 
 class NotAnsweredYet(PalisadeError):
-    """The node did not answer, or may not answer now. `nothing_done`: a request that opens a segment opened none."""
+    """The node did not answer, or may not answer now. `nothing_done`: a request that opens a segment opened none.
+    `by_node`: the reason is that of the node."""
 
     code = "no-answer"
     retry = True
 
-    def __init__(self, message: str, *, nothing_done: bool) -> None:
+    def __init__(self, message: str, *, nothing_done: bool, by_node: bool = False) -> None:
         super().__init__(message)
         self.nothing_done = nothing_done
+        self.by_node = by_node

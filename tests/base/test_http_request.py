@@ -121,7 +121,7 @@ async def test_request_without_a_connection_in_time_was_not_sent(monkeypatch: py
 
     async with HttpRequests(timeout_s=0.1) as requests:
         monkeypatch.setattr(requests._opened().connector, "_create_connection", never)
-        with pytest.raises(NoAnswer, match="^no node answers at 127.0.0.1:9: no answer in time$") as late:
+        with pytest.raises(NoAnswer, match=r"^no node answers at 127\.0\.0\.1:9: no answer in time$") as late:
             await requests.json("127.0.0.1:9", "/")
     assert (late.value.unsent, late.value.silent_s) == (True, None)
 

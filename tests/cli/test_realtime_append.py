@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from palisade.cli.realtime import fill
+from palisade.cli.main import main
+from palisade.cli.realtime import Repetition, fill
+from palisade.client import Client
+from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.segment_errors import BadSegment
+from tests.support.cli_node import cli_node
 
 
 class Writer:
@@ -47,3 +53,75 @@ async def test_file_with_fewer_rows_than_the_segment_is_refused(tmp_path: Path) 
     with pytest.raises(BadSegment, match=r"clicks/0 has 2 rows already and .*rows.jsonl has 1: give a file that"):
         await fill(writer, lines(tmp_path, 1), True)
     assert (writer.appended, writer.is_closed) == ([], False)
+
+
+class FullWriter(Writer):
+    """`full_rows` in segments that were closed, `rows` in the current one."""
+
+    name, full_rows, grows, closes = "0123abcd", 0, True, False
+
+
+@pytest.mark.parametrize(
+    ("given", "closes", "fields", "text"),
+    [
+        (
+            "",
+            True,
+            {},
+            "To continue, repeat the command with --node n1 --writer 0123abcd --close: rows that are stored are "
+            "skipped; 'palisade segments realtime close clicks/0' publishes its rows without the rest of FILE",
+        ),
+        (
+            "w1",
+            True,
+            {"grows": False},
+            "To continue, repeat the command: rows that are stored are skipped",
+        ),
+        (
+            "w1",
+            False,
+            {"full_rows": 9, "grows": False},
+            "To continue, repeat the command and a FILE without its first 9 rows: rows that are stored are skipped",
+        ),
+        (
+            "",
+            True,
+            {"full_rows": 9, "closes": True},
+            "The first 11 rows of FILE are stored, and 'palisade segments realtime close clicks/0' publishes those of "
+            "this segment",
+        ),
+    ],
+)
+def test_command_that_failed_shows_how_no_row_is_stored_twice(
+    given: str, closes: bool, fields: dict[str, Any], text: str
+) -> None:
+    """A repetition without --writer stored the rows again in another segment (issue 16)."""
+    writer: Any = FullWriter(2)
+    vars(writer).update(fields)
+    assert Repetition(writer, given, closes).text() == text
+
+
+def test_append_whose_outcome_is_unknown_has_code_4_and_names_its_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with --json, which has no notes."""
+
+    class Lost(FullWriter):
+        async def open(self) -> None: ...
+
+        async def release(self) -> None: ...
+
+        async def append(self, rows: list[Any]) -> None:
+            raise OutcomeUnknown("n1: no answer in time; it may have been executed")
+
+    monkeypatch.setattr(Client, "realtime", lambda *_, **__: Lost(0))
+    columns = ["--from", "2013-03-01", "--to", "2013-03-02", "--column", "id:int"]
+    with cli_node() as node:
+        where = ["--endpoints", node.endpoint, "--json"]
+        done = CliRunner().invoke(
+            main, ["segments", "realtime", "append", "clicks", str(lines(tmp_path, 1)), *columns, *where]
+        )
+    assert done.exit_code == 4
+    message = json.loads(done.stderr)["error"]["message"]
+    assert message.startswith("n1: no answer in time; it may have been executed. To continue, repeat the command with ")
+    assert "--node n1 --writer 0123abcd --close: rows that are stored are skipped" in message

@@ -21,7 +21,7 @@ def member(name: str) -> dict[str, Any]:
 
 
 class Nodes:
-    """n3 runs and names n1, n2 and the follower f1, which are all frozen. `known_after_s`: the time for its topology."""
+    """n3 runs and names n1, n2 and the follower f1, which are frozen. `known_after_s`: the time for its topology."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, known_after_s: float = 0.0) -> None:
         self._known_after_s = known_after_s

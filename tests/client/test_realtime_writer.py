@@ -39,6 +39,9 @@ class DataNodes:
         """By node and writer."""
         self.asked: list[str] = []
         self.frozen = ""
+        """Freezes when it is asked to open a segment."""
+        self.silent: set[str] = set()
+        """Nodes that answer nothing."""
         self.looked_up = 0
         self.rows = 0
         self.closed: list[str] = []
@@ -52,7 +55,12 @@ class DataNodes:
             raise Unavailable("no leader")
         return {"logical": [{"id": name, "addresses": {"http": name}} for name in ("n1", "n2", "n3")]}
 
-    async def json(self, address: str, path: str, method: str, body: Mapping[str, Any]) -> Answer:
+    async def json(self, address: str, path: str, method: str = "GET", body: Mapping[str, Any] | None = None) -> Answer:
+        if address in self.silent:
+            await asyncio.Event().wait()
+        if path == "/livez":
+            return Answer(200, {"live": True}, {})
+        assert body is not None
         self.asked.append(address)
         waiting = self.outcomes.get(address, [])
         outcome = waiting.pop(0) if len(waiting) > 1 else (waiting or [200])[0]
@@ -366,3 +374,60 @@ async def test_refusals_of_the_nodes_are_named_although_the_topology_is_lost_at_
     with pytest.raises(NotIngesting, match="n1: status 404; n2: status 404; n3: status 404"):
         await writer.open()
     await writer.release()
+
+
+async def test_nodes_that_do_not_answer_are_left_before_anything_is_sent_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`append` waited its whole deadline for a frozen node, although others were healthy (issue 16)."""
+    monkeypatch.setattr("palisade.client.realtime.LIVE_S", 0.05)
+    nodes = DataNodes()
+    nodes.silent = {"n1", "n2"}
+    writer = nodes.writer()
+    began = asyncio.get_running_loop().time()
+    await writer.open()
+    assert asyncio.get_running_loop().time() - began < 2
+    assert (writer.node, nodes.asked, len(nodes.opened)) == ("n3", ["n3"], 1)
+
+
+async def test_reason_of_the_node_that_answers_is_named_beside_frozen_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.client.realtime.LIVE_S", 0.05)
+    nodes = DataNodes(n3=[503])
+    nodes.silent = {"n1", "n2"}
+    with pytest.raises(NotIngesting, match=r"n1: no answer within 0\.\d+ s; n2: no answer within .*; n3: status 503"):
+        await nodes.writer(timeout_s=0.4).open()
+    nodes = DataNodes(n3=[503, 504])
+    nodes.silent = {"n1", "n2"}
+    with pytest.raises(OutcomeUnknown, match="n3: status 504"):
+        await nodes.writer(timeout_s=0.4).open()
+
+
+async def test_nothing_was_done_if_no_node_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request to open a segment was sent to each, so the outcome was unknown."""
+    monkeypatch.setattr("palisade.client.realtime.LIVE_S", 0.05)
+    nodes = DataNodes()
+    nodes.silent = {"n1", "n2", "n3"}
+    with pytest.raises(NotIngesting, match=r"n1: no answer within .*n2: no answer within .*n3: no answer within"):
+        await nodes.writer(timeout_s=0.4).open()
+    assert nodes.asked == []
+
+
+async def test_rows_that_a_node_may_have_stored_without_its_announcement_are_not_called_undone() -> None:
+    """503 `realtime-not-announced` means that the rows may be stored (docs/http-api.md)."""
+    nodes = DataNodes()
+    writer = nodes.writer(timeout_s=0.05, node="n1")
+    await writer.open()
+    nodes.outcomes["n1"] = [503]
+    with pytest.raises(
+        OutcomeUnknown, match="n1: status 503; it may have been executed, and the same writer may repeat"
+    ):
+        await writer.append([[1]])
+
+
+async def test_last_attempt_without_an_answer_keeps_the_reason_of_the_node() -> None:
+    nodes = DataNodes()
+    writer = nodes.writer(timeout_s=0.2, node="n1")
+    await writer.open()
+    nodes.outcomes["n1"] = [504, REFUSED]
+    with pytest.raises(OutcomeUnknown, match="connection refused; before: n1: status 504; it may have been executed"):
+        await writer.append([[1]])
