@@ -79,8 +79,10 @@ class RealtimeWriter:
         timeout_s: float,
         credentials: Credentials | None,
         waits: Callable[[str], None] = lambda _: None,
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`waits` gets what the writer waits for at a data node, empty if for nothing."""
+        """`waits` gets what the writer waits for at a data node, empty if for nothing. `trouble`: why the topology is
+        not known, as far as nodes have given a reason."""
         check_seconds("timeout_s", timeout_s)
         self.segment, self.rows, self.node = "", 0, target.node
         self.grows = self.closes = False
@@ -89,7 +91,7 @@ class RealtimeWriter:
         self.name = target.writer or secrets.token_hex(NAME_BYTES)
         """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
         self._addresses: dict[str, str] = {}
-        self._waits = waits
+        self._waits, self._trouble = waits, trouble
         request_s = min(REQUEST_S, max(timeout_s, PAUSE_S))
         self._requests = HttpRequests(header_of(credentials), timeout_s=request_s, connect_s=CONNECT_S)
 
@@ -305,7 +307,8 @@ class RealtimeWriter:
             async with asyncio.timeout_at(until):
                 self._addresses = addresses_in(await self._topology())
         except TimeoutError:
-            raise NotAnsweredYet("the topology is not known: no answer in time", nothing_done=True) from None
+            why = self._trouble() or "no answer in time"
+            raise NotAnsweredYet(f"the topology is not known: {why}", nothing_done=True) from None
         except Unavailable as error:
             raise NotAnsweredYet(f"the topology is not known: {error}", nothing_done=True) from error
         return self._addresses

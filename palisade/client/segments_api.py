@@ -204,7 +204,8 @@ class SegmentsApi(ABC):
         published segment. `timeout_s`: of each call. Raises ValueError: a writer without a node.
         """
         target = RealtimeTarget(data_source, start, end, columns, node, writer, replicas)
-        return RealtimeWriter(self.topology, target, timeout_s, self._credentials, self._writer_waits)
+        trouble = lambda: self._connection_trouble  # noqa: E731
+        return RealtimeWriter(self.topology, target, timeout_s, self._credentials, self._writer_waits, trouble)
 
     def _writer_waits(self, what: str) -> None:
         self.writer_waits_for = what

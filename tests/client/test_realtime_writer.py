@@ -431,3 +431,13 @@ async def test_last_attempt_without_an_answer_keeps_the_reason_of_the_node() -> 
     nodes.outcomes["n1"] = [504, REFUSED]
     with pytest.raises(OutcomeUnknown, match="connection refused; before: n1: status 504; it may have been executed"):
         await writer.append([[1]])
+
+
+async def test_topology_that_is_not_known_in_time_is_refused_with_the_reason_of_the_nodes() -> None:
+    """With two of three nodes frozen it ended with "no answer in time" alone (issue 16)."""
+    nodes = DataNodes()
+    nodes.topology = asyncio.Event().wait  # type: ignore[assignment]
+    writer = nodes.writer(timeout_s=0.1)
+    writer._trouble = lambda: "n2:1: no answer in time; n3:1: no leader is known"
+    with pytest.raises(NotIngesting, match="not known: n2:1: no answer in time; n3:1: no leader is known$"):
+        await writer.open()
