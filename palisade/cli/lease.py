@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from palisade.base.counted import counted
-from palisade.cli.options import client_options, read_lease, read_time
+from palisade.cli.options import client_options, read_lease, read_lease_time
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
 from palisade.metastore.results import LeaseResult
@@ -24,7 +24,7 @@ def lease() -> None:
 
 
 @lease.command()
-@click.argument("ttl_s", metavar="SECONDS", type=read_time)
+@click.argument("ttl_s", metavar="SECONDS", type=read_lease_time)
 @click.option(
     "--id", "lease_id", type=read_lease, metavar="ID", help="Number of the lease.  [default: chosen by the store]"
 )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.interval import INTERVAL_S_MAX
 from palisade.cli.numbers import Number
-from palisade.cli.options import client_options, read_bytes, read_time
+from palisade.cli.options import client_options, read_bytes, read_lease_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
 from palisade.cli.watch import warn_of_trouble
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from palisade.metastore.results import KeyValue
 
 ttl_option = click.option(
-    "--ttl", "ttl_s", type=read_time, default="10", show_default=True, metavar="SECONDS",
+    "--ttl", "ttl_s", type=read_lease_time, default="10", show_default=True, metavar="SECONDS",
     help="Time after which the next claimant takes over if the holder dies.",
 )  # fmt: skip
 wait_option = click.option(
-    "--wait", "wait_s", type=Number(0), metavar="SECONDS",
+    "--wait", "wait_s", type=Number(0, INTERVAL_S_MAX), metavar="SECONDS",
     help="Give up with exit code 1 after this time; 0 does not wait. Default: wait without limit. While no node "
     "responds, --timeout applies.",
 )  # fmt: skip

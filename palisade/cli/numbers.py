@@ -55,7 +55,7 @@ def _in_range(
             raise click.BadParameter(f"{given!s:.60} does not fit in 64 bits", ctx, param)
         return number
     if low is not None and high is not None:
-        allowed = f"give {low:g} to {high:g}" if isinstance(number, float) else f"give {low} to {high}"
+        allowed = f"give {low:.12g} to {high:.12g}" if isinstance(number, float) else f"give {low} to {high}"
     else:
         allowed = f"give {low} or more" if low is not None else f"give {high} or less"
     raise click.BadParameter(f"{given!s:.60} is out of range; {allowed}", ctx, param)

@@ -16,6 +16,7 @@ from palisade.cli.credentials import credentials_from, keep
 from palisade.cli.numbers import Number
 from palisade.cli.session import CliSession
 from palisade.cli.target import find_target, read_endpoints
+from palisade.metastore.limits import Limits
 
 OUTPUTS = ("table", "json", "csv")
 
@@ -52,9 +53,19 @@ def read_time(text: str) -> float:
     except ValueError:
         time_s = math.nan
     if -math.inf < time_s <= 0:
-        raise click.BadParameter(f"{text} is out of range; give more than 0 seconds")
+        raise click.BadParameter(f"{text:.60} is out of range; give more than 0 seconds")
     if not 0 < time_s < math.inf:
-        raise click.BadParameter(f"{text!r} is not a time; give seconds, such as 10 or 1.5s, or milliseconds: 500ms")
+        raise click.BadParameter(f"{text!r:.60} is not a time; give seconds, such as 10 or 1.5s, or milliseconds: 500ms")
+    return time_s
+
+
+def read_lease_time(text: str) -> float:
+    """As `read_time`, for the time of a lease; the store would name its nearest number of milliseconds."""
+    time_s = read_time(text)
+    limits = Limits()
+    least_s, most_s = limits.lease_ttl_ms_min / 1000, limits.lease_ttl_ms_max // 1000
+    if not least_s <= time_s <= most_s:
+        raise click.BadParameter(f"{text:.60} is out of range; give {least_s:g} to {most_s} seconds")
     return time_s
 
 
