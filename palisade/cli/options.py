@@ -55,7 +55,9 @@ def read_time(text: str) -> float:
     if -math.inf < time_s <= 0:
         raise click.BadParameter(f"{text:.60} is out of range; give more than 0 seconds")
     if not 0 < time_s < math.inf:
-        raise click.BadParameter(f"{text!r:.60} is not a time; give seconds, such as 10 or 1.5s, or milliseconds: 500ms")
+        raise click.BadParameter(
+            f"{text!r:.60} is not a time; give seconds, such as 10 or 1.5s, or milliseconds: 500ms"
+        )
     return time_s
 
 

@@ -1,4 +1,5 @@
-"""Shows the segments and data nodes for which a query waits (issue 17)."""
+"""Shows the segments and data nodes for which a query waits (issue 17), in one or two rows of 80 columns: the first
+segment of each kind, by its short name. The error at the end has the whole names of all of them."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from palisade.segments.names import LAST_ASSIGNMENT
 if TYPE_CHECKING:
     from palisade.client.segment_query import CountProgress
 
-SHOWN = 3
-"""Segments in one notice."""
+SHOWN = 1
+"""Segments of one kind in a notice."""
 
 
 class QueryWaiting:
@@ -51,22 +52,36 @@ class QueryWaiting:
 
 
 def waits_for(progress: CountProgress, assignment: Mapping[str, Any] | None) -> str | None:
-    """`assignment`: the last one of `palisade segments assign`. Pure."""
+    """`assignment`: the last one of `palisade segments assign`. Pure.
+
+    The first kind of waiting with an example, the others as numbers; failed attempts only if there is no other."""
 
     def listed(names: Sequence[str]) -> str:
-        return some([f"{name}{nodes_of(progress.records.get(name), assignment)}" for name in names])
+        return some([f"{short(name)}{nodes_of(progress.records.get(name), assignment)}" for name in names])
 
-    parts = []
+    parts, rest = [], []
     if progress.missing:
         parts.append(f"{segments(len(progress.missing))} without a server: {listed(progress.missing)}")
+        rest.append("")
     if progress.loading:
         parts.append(f"{segments(len(progress.loading))} not loaded yet: {listed(progress.loading)}")
+        rest.append(f"{len(progress.loading)} not loaded yet")
     if progress.asked:
-        parts.append(f"no answer yet from {some([f'{node} for {name}' for name, node in progress.asked.items()])}")
-    if progress.failed:
-        failed = [f"{name} ({why})" for name, why in progress.failed.items()]
+        asked = [f"{node} for {short(name)}" for name, node in progress.asked.items()]
+        parts.append(f"no answer yet from {some(asked)}")
+        rest.append(f"{len(asked)} not answered yet")
+    if progress.failed and not parts:
+        failed = [f"{short(name)} ({why})" for name, why in progress.failed.items()]
         parts.append(f"{segments(len(failed))} not counted: {some(failed)}")
-    return "; ".join(parts) or None
+    return "; ".join([*parts[:1], *rest[1:]]) or None
+
+
+def short(name: str) -> str:
+    """The interval, version and partition of a segment, without zeros: the user has typed the data source."""
+    *_, start, end, version, partition = name.split("/")
+    times = (each.removesuffix("Z").removesuffix(".000").removesuffix("T00:00:00") for each in (start, end))
+    numbers = (each.lstrip("0") or "0" for each in (version, partition))
+    return "/".join([*times, *numbers])
 
 
 def nodes_of(record: Mapping[str, Any] | None, assignment: Mapping[str, Any] | None) -> str:
@@ -76,7 +91,7 @@ def nodes_of(record: Mapping[str, Any] | None, assignment: Mapping[str, Any] | N
     name, ingester = record["segment"], record.get("ingester")
     is_assigned = record["digest"] and assignment is not None and name.startswith(assignment["prefix"])
     if assignment is None or not is_assigned:
-        return f" (its rows are on {ingester})" if ingester else ""
+        return f" (on {ingester})" if ingester else ""
     return f" (assigned to {', '.join(sorted(holders(name, assignment['nodes'], record['replicas'])))})"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from palisade.cli import waiting as waiting_module
-from palisade.cli.query_waiting import QueryWaiting, waits_for
+from palisade.cli.query_waiting import QueryWaiting, short, waits_for
 from palisade.cli.waiting import waiting
 from palisade.client.segment_query import CountFailed, CountProgress, count_rows
 from palisade.segments.assignment import last_assignment
@@ -19,41 +19,56 @@ from tests.support.segment_names import name
 PUBLISHED = {"segment": name(1), "digest": "rows-sha256:0", "replicas": 2}
 GROWING = {"segment": name(2), "digest": "", "replicas": 1, "ingester": "n3"}
 RECORDS = {each["segment"]: each for each in (PUBLISHED, GROWING)}
+FIRST, SECOND, THIRD = (f"2013-01-0{day}/2013-01-0{day + 1}/1/0" for day in (1, 2, 3))
 FROM, TO = name(1).split("/")[1:3]
 ASSIGNED = {"nodes": ["n1", "n2"], "prefix": "", "replicas": None}
 
 
 def test_missing_segments_are_named_with_their_nodes() -> None:
     progress = CountProgress(RECORDS, [name(1), name(2)])
-    assert waits_for(progress, ASSIGNED) == (
-        f"2 segments without a server: {name(1)} (assigned to n1, n2), {name(2)} (its rows are on n3)"
-    )
-    assert waits_for(progress, None) == f"2 segments without a server: {name(1)}, {name(2)} (its rows are on n3)"
+    assert waits_for(progress, ASSIGNED) == (f"2 segments without a server: {FIRST} (assigned to n1, n2) and 1 more")
+    progress = CountProgress(RECORDS, [name(2), name(1)])
+    assert waits_for(progress, None) == f"2 segments without a server: {SECOND} (on n3) and 1 more"
     assert waits_for(progress, {**ASSIGNED, "prefix": "other/"}) == waits_for(progress, None)
 
 
 def test_segment_that_its_ingester_has_published_and_no_assignment_covers_is_on_the_ingester() -> None:
     record = {**GROWING, "digest": "rows-sha256:0"}
     progress = CountProgress({name(2): record}, [name(2)])
-    assert waits_for(progress, {**ASSIGNED, "prefix": "other/"}) == (
-        f"1 segment without a server: {name(2)} (its rows are on n3)"
-    )
+    assert waits_for(progress, {**ASSIGNED, "prefix": "other/"}) == (f"1 segment without a server: {SECOND} (on n3)")
     assert "(assigned to n" in str(waits_for(progress, ASSIGNED))
 
 
 def test_loading_failed_and_asked_segments_are_named() -> None:
-    progress = CountProgress({}, [], [name(1)], {name(2): "n2"}, {name(3): "n1: connection refused"})
-    assert waits_for(progress, None) == (
-        f"1 segment not loaded yet: {name(1)}; no answer yet from n2 for {name(2)}; "
-        f"1 segment not counted: {name(3)} (n1: connection refused)"
-    )
+    failed = {name(3): "n1: connection refused"}
+    progress = CountProgress({}, [], [name(1)], {name(2): "n2"}, failed)
+    assert waits_for(progress, None) == f"1 segment not loaded yet: {FIRST}; 1 not answered yet"
+    progress = CountProgress({}, [], [], {name(2): "n2"}, failed)
+    assert waits_for(progress, None) == f"no answer yet from n2 for {SECOND}"
+    progress = CountProgress({}, [], [], {}, failed)
+    assert waits_for(progress, None) == f"1 segment not counted: {THIRD} (n1: connection refused)"
+
+
+def test_notice_of_many_segments_takes_two_rows_of_80_columns() -> None:
+    """It took up to eight (issue 16)."""
+    names = [name(day) for day in range(1, 29)]
+    records = {each: {**GROWING, "segment": each} for each in names}
+    progress = CountProgress(records, names[:9], names[9:18], dict.fromkeys(names[18:], "n2"), {names[0]: "n1: late"})
+    text = f"palisade: waiting: {waits_for(progress, None)} (for 14 s)"
+    assert len(text) <= 160
+    assert "9 segments without a server: 2013-01-01/2013-01-02/1/0 (on n3) and 8 more; 9 not loaded yet; 10 not" in text
+
+
+def test_short_name_of_a_segment_keeps_times_and_numbers() -> None:
+    long = "clicks/2013-03-01T06:00:00.000Z/2013-03-01T07:30:00.500Z/0000000000000012/00010"
+    assert short(long) == "2013-03-01T06:00:00/2013-03-01T07:30:00.500/12/10"
 
 
 def test_long_lists_are_cut() -> None:
     text = waits_for(CountProgress({}, [name(day) for day in range(1, 10)]), None)
     assert text is not None
     assert text.startswith("9 segments without a server: ")
-    assert text.endswith(f"{name(3)} and 6 more")
+    assert text.endswith(f"{FIRST} and 8 more")
 
 
 def test_count_that_waits_for_answers_only_has_no_reason_of_its_own() -> None:
@@ -83,11 +98,11 @@ async def silent(node: str, segment: str) -> int:
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        ({"missing": [name(1)]}, f"1 segment without a server: {name(1)} (assigned to n1, n2)"),
-        ({"missing": [name(2)]}, f"1 segment without a server: {name(2)} (its rows are on n3)"),
+        ({"missing": [name(1)]}, f"1 segment without a server: {FIRST} (assigned to n1, n2)"),
+        ({"missing": [name(2)]}, f"1 segment without a server: {SECOND} (on n3)"),
         (
             {"segments": [{"segment": name(1), "from": FROM, "to": TO, "nodes": ["n1"]}]},
-            f"no answer yet from n1 for {name(1)}",
+            f"no answer yet from n1 for {FIRST}",
         ),
     ],
     ids=["published", "growing", "node that does not answer"],
