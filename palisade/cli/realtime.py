@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import json
 import socket
@@ -17,17 +16,15 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.network_reason import json_reason, reason_of
-from palisade.cli.credentials import shown
 from palisade.cli.input_file import InputPath
+from palisade.cli.node_requests import ask_each, no_answer_from
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.segment_records import segments
-from palisade.cli.segments import no_answer_from
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown
-from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
     from palisade.client.realtime import RealtimeWriter
@@ -74,22 +71,12 @@ async def known(
     client: Any, data_source: str, deadline_s: float, silent: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """The realtime segments: growing and given-up ones by their records, and those that only the nodes report.
-    `silent`: as of `ask_all`."""
-    silent = {} if silent is None else silent
+    `silent`: as of `ask_each`."""
     sources = [data_source] if data_source else (await client.segments_list(""))["data_sources"]
     records = [each for source in sources for each in (await client.segments_list(source))["segments"]]
-    reports: dict[str, dict[str, Any]] = {}
     addresses = addresses_in(await client.topology())
-    silent.update(addresses)
-
-    async def ask(name: str, address: str) -> list[dict[str, Any]]:
-        found = await report_of(requests, address)
-        del silent[name]
-        return found
-
-    async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
-        for found_there in await asyncio.gather(*(ask(name, address) for name, address in addresses.items())):
-            reports.update((each["segment"], each) for each in found_there)
+    answers = await ask_each(addresses, report_of, min(TIMEOUT_S, deadline_s), silent)
+    reports = {each["segment"]: each for found_there in answers.values() for each in found_there}
     found = []
     for record in records:
         report = reports.pop(record["segment"], None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,12 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.segment import REPLICAS_MAX
-from palisade.cli.credentials import shown
+from palisade.cli.node_requests import ask_each, no_answer_from
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
-from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
     from palisade.segments.assigning import Assigned
@@ -156,26 +154,9 @@ async def check_keepers(client: Any, names: Sequence[str], deadline_s: float) ->
 async def ask_all(
     addresses: Mapping[str, str], deadline_s: float, silent: dict[str, str] | None = None
 ) -> dict[str, dict[str, Any] | None]:
-    """The report of each node on its segments; None for a node that does not answer. `silent` has the nodes that have
-    not answered yet, with their addresses. Raises AuthorizationError."""
-    silent = {} if silent is None else silent
-    silent.update(addresses)
-
-    async def ask(name: str, address: str) -> dict[str, Any] | None:
-        found = await ask_one(requests, address)
-        del silent[name]
-        return found
-
-    async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
-        answers = await asyncio.gather(*(ask(name, address) for name, address in addresses.items()))
-    return dict(zip(addresses, answers, strict=True))
-
-
-def no_answer_from(silent: Mapping[str, str]) -> str | None:
-    """For the notice of a command that waits for these nodes, with their addresses; None for none."""
-    if not silent:
-        return None
-    return f"no answer yet from {', '.join(f'{name} at {address}' for name, address in silent.items())}"
+    """The report of each node on its segments; None for a node that does not answer. `silent`: as of `ask_each`. Raises
+    AuthorizationError."""
+    return await ask_each(addresses, ask_one, min(TIMEOUT_S, deadline_s), silent)
 
 
 async def ask_one(requests: HttpRequests, address: str) -> dict[str, Any] | None:

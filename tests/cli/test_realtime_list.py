@@ -82,7 +82,7 @@ class Cluster:
 
 async def test_silent_node_does_not_delay_the_answers_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
-    monkeypatch.setattr(realtime_module, "HttpRequests", lambda *_, **__: cluster)
+    monkeypatch.setattr("palisade.cli.node_requests.HttpRequests", lambda *_, **__: cluster)
     (found,) = await known(cluster, "demo", 5.0)
     assert (found["node"], found["state"], found["rows"]) == ("n3", "realtime", 5)
     assert not cluster.was_late, "n2 and n3 were asked only after n1 had been silent"
@@ -99,7 +99,7 @@ async def test_nodes_are_asked_within_the_deadline(
         given.append(timeout_s)
         return cluster
 
-    monkeypatch.setattr(realtime_module, "HttpRequests", requests)
+    monkeypatch.setattr("palisade.cli.node_requests.HttpRequests", requests)
     await known(cluster, "demo", deadline_s)
     assert given == [timeout_s]
 

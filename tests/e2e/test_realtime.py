@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from palisade.cli.query_waiting import short
 from tests.support.processes import palisade, until
 from tests.support.realtime_ground import BATCH, COLUMNS, DAY, INGESTER, OTHERS, CountedSource, RealtimeGround
 
@@ -119,7 +120,7 @@ async def test_segment_of_a_lost_ingester_is_unavailable_until_it_is_given_up(gr
 
         async def missing() -> bool:
             code, _, err = await palisade("query", "count", "logs", *times, *endpoints)
-            notice = f"palisade: waiting: 1 segment without a server: {writer.segment} (its rows are on {INGESTER})"
+            notice = f"palisade: waiting: 1 segment without a server: {short(writer.segment)} (on {INGESTER})"
             return code == 3 and writer.segment in err.splitlines() and notice in err
 
         await until(missing, "the count being UNAVAILABLE")
