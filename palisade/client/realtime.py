@@ -259,7 +259,7 @@ class RealtimeWriter:
                     if nothing_done:
                         raise Unavailable(f"{text}; nothing was done") from None
                     raise OutcomeUnknown(
-                        f"{text}; it may have been executed, and the same writer may repeat it"
+                        f"{text}; the request may have been executed; the call can be repeated"
                     ) from None
 
     async def _may_repeat(self, until: float) -> bool:
