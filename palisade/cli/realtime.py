@@ -203,7 +203,8 @@ class Repetition:
             return f"The first {stored} of FILE are stored, and {publishes} those of this segment"
         as_writer = "" if self.name else f" with --node {writer.node} --writer {writer.name}"
         as_writer += " --close" if self.closes and not self.name else ""
-        full = f" and a FILE without its first {counted(writer.full_rows, 'row')}" if writer.full_rows else ""
+        full = f"a FILE without its first {counted(writer.full_rows, 'row')}" if writer.full_rows else ""
+        full = f" {'and' if as_writer else 'with'} {full}" if full else ""
         rest = f"; {publishes} its rows without the rest of FILE" if writer.grows else ""
         return f"To continue, repeat the command{as_writer}{full}: rows that are stored are skipped{rest}"
 

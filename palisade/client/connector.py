@@ -22,6 +22,9 @@ from palisade.wire.credentials import Credentials
 CONNECT_S = 2.0
 STAGGER_S = 0.25
 """After this time without a response, the next address is tried as well (RFC 8305, Happy Eyeballs)."""
+BETTER_PART = 0.4
+"""The part of the timeout for reaching a better node, such as a leader that is frozen: the rest is for the request at a
+node that has answered."""
 LATE_PART = 0.05
 """A part of the timeout. If the attempt to reach the leader took longer, the node that named the leader is greeted
 again."""
@@ -133,7 +136,9 @@ class Connector:
         for address in self._better_addresses(now):
             self._better = address
             try:
-                link, found = await self._greet(address)
+                limit_s = BETTER_PART * self._timeout_s
+                async with asyncio.timeout(limit_s if limit_s < CONNECT_S else None):
+                    link, found = await self._greet(address)
             except FAILURES:
                 self.avoid(address)
                 continue

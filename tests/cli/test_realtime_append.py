@@ -81,7 +81,7 @@ class FullWriter(Writer):
             "w1",
             False,
             {"full_rows": 9, "grows": False},
-            "To continue, repeat the command and a FILE without its first 9 rows: rows that are stored are skipped",
+            "To continue, repeat the command with a FILE without its first 9 rows: rows that are stored are skipped",
         ),
         (
             "",

@@ -43,9 +43,9 @@ class FakeLink:
 class Nodes(Connector):
     """`tried`: each address with the time; `responses`: of each of them."""
 
-    def __init__(self, responses: list[Response]) -> None:
+    def __init__(self, responses: list[Response], timeout_s: float = 5.0) -> None:
         self.route = Endpoints(ADDRESSES)
-        super().__init__(self.route, lambda kind, body: None, 5.0)
+        super().__init__(self.route, lambda kind, body: None, timeout_s)
         self.responses = dict(zip(ADDRESSES, responses, strict=True))
         self.tried: list[tuple[str, float]] = []
         self.links: dict[str, FakeLink] = {}
@@ -192,6 +192,17 @@ def test_leader_that_does_not_respond_is_named_meanwhile(simulation: Simulation)
 
     assert simulation.run(simulation.process("client"), both()) == ("n1:1", round(2 * 0.01 + CONNECT_S, 3))
     assert named == [("n2:1",)]
+
+
+@pytest.mark.parametrize(("timeout_s", "found_s"), [(2.0, 0.8), (5.0, 2.0), (60.0, 2.0)])
+def test_leader_that_does_not_respond_leaves_time_for_the_request(
+    simulation: Simulation, timeout_s: float, found_s: float
+) -> None:
+    """`--timeout 2` was spent at a leader that had just been frozen, although a node had answered (issue 16)."""
+    nodes = Nodes([0.0, NEVER, NEVER], timeout_s)
+    nodes.wheres["n1:1"] = Whereabouts("n1:1", "n1", "n3", {"n3": "n3:1"})
+    assert simulation.run(simulation.process("client"), nodes.reach()) == ("n1:1", found_s)
+    assert nodes.tried[:2] == [("n1:1", 0.0), ("n3:1", 0.0)]
 
 
 async def test_client_reaches_the_node_behind_two_frozen_ones(
