@@ -81,7 +81,11 @@ class Connector:
         if self._now() - responded <= LATE_PART * self._timeout_s:
             return link, found
         link.close()
-        return await self._greet(found.address)  # so that the node knows how long the requests have waited
+        try:
+            return await self._greet(found.address)  # so that the node knows how long the requests have waited
+        except FAILURES as error:
+            failed(found.address, error)
+            raise
 
     async def _first_to_respond(
         self, failed: Callable[[str, BaseException], None]

@@ -205,6 +205,22 @@ def test_leader_that_does_not_respond_leaves_time_for_the_request(
     assert nodes.tried[:2] == [("n1:1", 0.0), ("n3:1", 0.0)]
 
 
+def test_refusal_by_the_node_that_named_a_frozen_leader_is_reported(simulation: Simulation) -> None:
+    """Its reason was lost: "connecting to n1, n2, n3: no answer yet" (issue 16)."""
+
+    class Refusing(Nodes):
+        async def _greeted(self, address: str) -> tuple[ClientConnection, Whereabouts]:
+            if address == "n1:1" and self.tried:
+                raise Unavailable("no leader is known")
+            return await super()._greeted(address)
+
+    nodes = Refusing([0.0, NEVER, NEVER])
+    nodes.wheres["n1:1"] = Whereabouts("n1:1", "n1", "n3", {"n3": "n3:1"})
+    with pytest.raises(Unavailable):
+        simulation.run(simulation.process("client"), nodes.reach())
+    assert nodes.failures == {"n1:1": "Unavailable"}
+
+
 async def test_client_reaches_the_node_behind_two_frozen_ones(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
