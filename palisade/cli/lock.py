@@ -126,13 +126,11 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
 def notice_of(session: CliSession, client: Client, claim: Claim) -> contextlib.AbstractAsyncContextManager[None]:
     """The text that shows what the claim waits for: a node, or the claim before it."""
 
-    def why() -> str:
+    def why() -> str | None:
         before = claim.waits_for
-        if client.trouble or before is None:
-            return client.trouble or f"no answer yet from {client.connected_to}"
-        return f"{readable(before)} is before this claim and is not released yet"
+        return None if before is None else f"{readable(before)} is before this claim and is not released yet"
 
-    return session.notice(why)
+    return session.notice_of(client, why)
 
 
 async def follow(session: CliSession, client: Any, name: bytes) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import json
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -216,13 +216,19 @@ class CliSession:
         """A `notice` while the cluster of each address is checked."""
         return self.notice(lambda: f"no cluster ID yet from {', '.join(unreached)}" if unreached else None)
 
-    def notice_of(
-        self, client: Client, why: Callable[[], str | None] = nothing_else
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """A `notice` with the reason of the client, else of `why`."""
-        return self.notice(
-            lambda: client.writer_waits_for or client.trouble or why() or f"no answer yet from {client.connected_to}"
-        )
+    @contextlib.asynccontextmanager
+    async def notice_of(self, client: Client, why: Callable[[], str | None] = nothing_else) -> AsyncIterator[None]:
+        """A `notice` with the reason of the client, else of `why`, else of the connected node."""
+        from palisade.cli.node_waits import followed
+
+        async with followed(client) as waits:
+
+            def line() -> str:
+                known = client.writer_waits_for or client.trouble or why() or waits.text
+                return known or f"no answer yet from {client.connected_to}"
+
+            async with self.notice(line):
+                yield
 
     def run(self, asking: Coroutine[Any, Any, T], loop_factory: LoopFactory | None = None) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""

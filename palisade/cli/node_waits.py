@@ -1,0 +1,70 @@
+"""What the leader waits for, for the notice of a command whose request it has: the end of the leases of silent nodes.
+
+The leader is asked for its status, which it answers at once from its own memory: first when the notice begins, then
+each `ASK_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from palisade.cli.waiting import silence_s
+
+if TYPE_CHECKING:
+    from palisade.client import Client
+
+ASK_S = 0.5
+ASKED_BEFORE_S = 0.1
+"""The status is asked for this time before the notice begins, so that the first notice has the reason."""
+
+
+class NodeWaits:
+    """`text`: None if the node has not answered, or waits for no other node."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    async def follow(self, client: Client) -> None:
+        """Updates `text` until it is cancelled, or the client is closed."""
+        from palisade.base.errors import PalisadeError
+        from palisade.client.client_closed import ClientClosed
+
+        await asyncio.sleep(max(0.0, silence_s() - ASKED_BEFORE_S))
+        while True:
+            try:
+                self.text = text_of(await client.status())
+            except ClientClosed:
+                return
+            except (PalisadeError, OSError, TimeoutError):
+                self.text = None
+            await asyncio.sleep(ASK_S)
+
+
+@contextlib.asynccontextmanager
+async def followed(client: Client) -> AsyncIterator[NodeWaits]:
+    waits = NodeWaits()
+    asking = asyncio.ensure_future(waits.follow(client))
+    try:
+        yield waits
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+def text_of(status: Mapping[str, Any]) -> str | None:
+    """Of the oldest change that is not released. Without the remaining time, which would differ at each look."""
+    waits = (status.get("fencing") or {}).get("waits") or ()
+    if not waits:
+        return None
+    waited_for = waits[0]["waits_for"]
+    nodes = [each["node"] for each in waited_for if each["until_ms"] is not None]
+    reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
+    if nodes:
+        until = "it acknowledges a change, or its lease ends"
+        if len(nodes) > 1:
+            until = "they acknowledge a change, or their leases end"
+        reasons = [f"for {' and '.join(nodes)}, until {until}", *reasons]
+    return f"{status['member']} waits {'; '.join(reasons)}" if reasons else None
