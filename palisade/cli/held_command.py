@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from palisade.base.child_signal import signal_child
 
@@ -21,8 +21,9 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _PR_SET_PDEATHSIG = 1
 
 
-async def run_held(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of the command, or 128 + the signal that ended it. `environment`: additional variables."""
+async def run_held(command: Sequence[str], environment: Mapping[str, str], ends: Callable[[], None]) -> int:
+    """The exit code of the command, or 128 + the signal that ended it. `environment`: additional variables. `ends` is
+    called when the command gets SIGTERM."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, env={**os.environ, **environment}, preexec_fn=_end_with_parent
@@ -33,6 +34,7 @@ async def run_held(command: Sequence[str], environment: Mapping[str, str]) -> in
     try:
         code = await process.wait()
     except asyncio.CancelledError:
+        ends()
         await _end(process)
         raise
     return code if code >= 0 else 128 - code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from palisade.cli.watch import warn_of_trouble
 from palisade.wire import json_results as shapes
 
 if TYPE_CHECKING:
-    from palisade.client import Client
     from palisade.client.claims import Claim
     from palisade.metastore.results import KeyValue
 
@@ -97,17 +95,22 @@ def elect(
 
 def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: str) -> None:
     """Exits with the code of the command, or by the end of the claim. `names`: prefix of its environment variables."""
+    from palisade.cli.held_claim import HeldClaim
     from palisade.cli.held_command import run_held
     from palisade.cli.stop_signals import Stopped, stoppable
 
+    what = "lock" if names == "PALISADE_LOCK" else "leadership"
+    claims = list[HeldClaim]()
+
     async def work(client: Any) -> int:
         claim: Claim = claim_of(client)
-        async with contextlib.AsyncExitStack() as held:
-            async with notice_of(session, client, claim):
-                await held.enter_async_context(claim)
+        held = HeldClaim(claim, what)
+        claims.append(held)
+        async with held.by(session, client):
             if command:
                 key = claim.key.decode("utf-8", "surrogateescape")
-                return await run_held(command, {f"{names}_KEY": key, f"{names}_TOKEN": str(claim.token)})
+                environment = {f"{names}_KEY": key, f"{names}_TOKEN": str(claim.token)}
+                return await run_held(command, environment, held.command_ends)
             shape = {**shapes.text_field("key", claim.key), "token": claim.token, "lease": str(claim.lease.id)}
             session.answer(shape, f"{readable(claim.key)}\ttoken {claim.token}")
             sys.stdout.flush()
@@ -120,17 +123,11 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
         except Stopped as stopped:
             return 128 + stopped.number
 
-    sys.exit(session.call(run, notice=False))
-
-
-def notice_of(session: CliSession, client: Client, claim: Claim) -> contextlib.AbstractAsyncContextManager[None]:
-    """The text that shows what the claim waits for: a node, or the claim before it."""
-
-    def why() -> str | None:
-        before = claim.waits_for
-        return None if before is None else f"{readable(before)} is before this claim and is not released yet"
-
-    return session.notice_of(client, why)
+    try:
+        sys.exit(session.call(run, notice=False))
+    finally:
+        for text in filter(None, (held.not_released for held in claims)):
+            session.note(text)
 
 
 async def follow(session: CliSession, client: Any, name: bytes) -> None:

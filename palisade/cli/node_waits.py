@@ -27,6 +27,11 @@ class NodeWaits:
     def __init__(self) -> None:
         self.text: str | None = None
 
+    def reason(self, client: Client, why: str | None = None) -> str:
+        """Why there is no answer yet: the reason of the client, else `why`, else that of the connected node."""
+        known = client.writer_waits_for or client.trouble or why or self.text
+        return known or f"no answer yet from {client.connected_to}"
+
     async def follow(self, client: Client) -> None:
         """Updates `text` until it is cancelled, or the client is closed."""
         from palisade.base.errors import PalisadeError
@@ -44,11 +49,11 @@ class NodeWaits:
 
 
 @contextlib.asynccontextmanager
-async def followed(client: Client) -> AsyncIterator[NodeWaits]:
-    waits = NodeWaits()
+async def followed(client: Client, waits: NodeWaits) -> AsyncIterator[None]:
+    """Updates `waits` during the body."""
     asking = asyncio.ensure_future(waits.follow(client))
     try:
-        yield waits
+        yield
     finally:
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)

@@ -219,16 +219,11 @@ class CliSession:
     @contextlib.asynccontextmanager
     async def notice_of(self, client: Client, why: Callable[[], str | None] = nothing_else) -> AsyncIterator[None]:
         """A `notice` with the reason of the client, else of `why`, else of the connected node."""
-        from palisade.cli.node_waits import followed
+        from palisade.cli.node_waits import NodeWaits, followed
 
-        async with followed(client) as waits:
-
-            def line() -> str:
-                known = client.writer_waits_for or client.trouble or why() or waits.text
-                return known or f"no answer yet from {client.connected_to}"
-
-            async with self.notice(line):
-                yield
+        waits = NodeWaits()
+        async with followed(client, waits), self.notice(lambda: waits.reason(client, why())):
+            yield
 
     def run(self, asking: Coroutine[Any, Any, T], loop_factory: LoopFactory | None = None) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""

@@ -8,13 +8,13 @@ soon as it runs again, without asking. A lost lease is never renewed again, even
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
 from palisade.base.clock import SystemClock
 from palisade.base.errors import PalisadeError
 from palisade.client.loss_guard import GuardedBody, LossGuard
+from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import ttl_ms_of
 from palisade.metastore.results import LeaseResult
 from palisade.raftgroup.errors import RaftError
@@ -65,6 +65,10 @@ class Lease(GuardedBody):
         self._lost = asyncio.Event()
         self._guards: set[LossGuard] = set()
         self._keeper: asyncio.Task[None] | None = None
+        self.closing = False
+        """Whether `close` is running."""
+        self.not_revoked: str | None = None
+        """Why `close` could not revoke the lease; None if it has, or has not been called."""
 
     @property
     def id(self) -> int:
@@ -74,9 +78,19 @@ class Lease(GuardedBody):
         return self._id
 
     @property
+    def ttl_s(self) -> float:
+        """The time after which the lease expires without a renewal."""
+        return self._ttl_s
+
+    @property
     def remaining_s(self) -> float:
         """How long the lease is certainly valid without another renewal; 0 if it is lost."""
         return 0.0 if self._loss is not None else max(0.0, self._deadline - self._clock())
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the holder knows that the lease is lost."""
+        return self._loss is not None
 
     @property
     def valid(self) -> bool:
@@ -106,15 +120,26 @@ class Lease(GuardedBody):
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:
-        """Stop renewing and revoke the lease. Errors are ignored: then the lease expires by itself."""
+        """Stop renewing and revoke the lease. Errors are ignored: then the lease expires by itself, and `not_revoked`
+        is the reason."""
         if self._keeper is None:
             return
         keeper, self._keeper = self._keeper, None
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
-        with contextlib.suppress(PalisadeError, OSError, TimeoutError):
+        self.closing, self.not_revoked = True, "it was interrupted"
+        try:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
             async with asyncio.timeout(REVOKE_S):
                 await self._store.lease_revoke(self._id)
+            self.not_revoked = None
+        except LeaseNotFound:
+            self.not_revoked = None
+        except TimeoutError:
+            self.not_revoked = f"no answer within {REVOKE_S:g} s"
+        except (PalisadeError, OSError) as error:
+            self.not_revoked = str(error)
+        finally:
+            self.closing = False
 
     async def _begin(self) -> LossGuard:
         await self.start()

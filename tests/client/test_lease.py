@@ -12,6 +12,7 @@ from palisade.client.lease import Lease, LeaseLost
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import ttl_ms_of
 from palisade.metastore.results import LeaseResult
+from palisade.raftgroup.errors import Unavailable
 from tests.support.claims_world import ClaimsWorld
 
 
@@ -229,3 +230,28 @@ def test_lease_counts_its_time_from_before_the_request(world: ClaimsWorld) -> No
         world.simulation.run_for(0.05)
         assert holder.process.now() + lease.remaining_s <= store.expires + 1e-9
     assert lease.valid
+
+
+def test_closed_lease_knows_why_it_could_not_be_revoked(world: ClaimsWorld) -> None:
+    """The reason was lost: a command could not report that its lock still exists (issue 16)."""
+    holder = world.process("p1")
+    reasons = list[str | None]()
+
+    async def closed(error: Exception | None) -> None:
+        lease = holder.lease(3)
+        await lease.start()
+
+        async def revoke(_: int) -> LeaseResult:
+            if error is not None:
+                raise error
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(holder.store, "lease_revoke", revoke)
+            await lease.close()
+        reasons.append(lease.not_revoked)
+
+    for error in (None, Unavailable("no leader"), LeaseNotFound("lease 5 does not exist")):
+        holder.run(closed(error))
+    assert reasons == ["no answer within 2 s", "no leader", None]

@@ -137,6 +137,57 @@ def test_lock_is_released_when_its_holder_gets_a_stop_signal(
     assert node.group.store.leases() == ()
 
 
+@pytest.mark.parametrize(("command", "what"), [("lock /locks/a", "lock"), ("elect /leader/a v", "leadership")])
+def test_claim_that_cannot_be_released_is_reported_after_a_stop_signal(
+    node: CliNode, start: Callable[..., subprocess.Popen[str]], command: str, what: str
+) -> None:
+    """With a frozen majority the command ended 2.1 s after Ctrl-C without a word (issue 16)."""
+    process = start(*command.split(), "--ttl", "30")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    node.do(lambda: vars(node.group).update(leading=False))
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    notice = process.stderr.readline()
+    assert time.monotonic() - began < 1
+    assert notice.startswith(f"palisade: waiting: releasing the {what}; Ctrl-C again to leave (n1 knows no leader")
+    *_, last = process.communicate(timeout=WITHIN_S)[1].splitlines()
+    assert last.startswith(f"palisade: the {what} could not be released (no answer within 2 s): it ends with its lease")
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def test_second_stop_signal_leaves_the_claim_to_its_lease(
+    node: CliNode, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start("lock", "/locks/a", "--ttl", "30")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    node.do(lambda: vars(node.group).update(leading=False))
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=WITHIN_S)
+    assert time.monotonic() - began < 1
+    assert err.splitlines()[-1].startswith("palisade: the lock could not be released (it was interrupted): it ends")
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def test_stop_signal_shows_that_the_command_has_not_ended(start: Callable[..., subprocess.Popen[str]]) -> None:
+    """It was silent for 5 s, until SIGKILL."""
+    process = start("lock", "/locks/a", "--", "sh", "-c", "trap '' TERM; echo held; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "held\n"
+    process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    line = process.stderr.readline()
+    assert time.monotonic() - began < 1
+    assert line.startswith("palisade: waiting: the command has not ended yet; SIGKILL follows 5 s after SIGTERM")
+
+
 def test_command_ends_when_its_holder_is_killed(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start("lock", "/locks/a", "--", "sh", "-c", "echo $$; while :; do sleep 0.05; done")
     assert process.stdout is not None

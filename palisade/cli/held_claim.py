@@ -1,0 +1,75 @@
+"""A claim that a command holds; stderr shows what it waits for: its turn, the end of the command, its release."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from palisade.cli.held_command import GRACE_S
+from palisade.cli.node_waits import NodeWaits, followed
+from palisade.cli.printing import readable
+
+if TYPE_CHECKING:
+    from palisade.cli.session import CliSession
+    from palisade.client import Client
+    from palisade.client.claims import Claim
+
+AGAIN = "Ctrl-C again to leave"
+SILENT_S = 0.3
+"""A release that ends within this time is not shown."""
+
+
+class HeldClaim:
+    """`what`: lock or leadership."""
+
+    def __init__(self, claim: Claim, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._claim, self._what, self._clock = claim, what, clock
+        self._acquired = False
+        self._ends_since: float | None = None
+        self._releases_since: float | None = None
+
+    @contextlib.asynccontextmanager
+    async def by(self, session: CliSession, client: Client) -> AsyncIterator[None]:
+        """Holds the claim in the body."""
+        waits = NodeWaits()
+        async with session.notice(lambda: self.waits_for(waits, client)), contextlib.AsyncExitStack() as held:
+            async with followed(client, waits):
+                await held.enter_async_context(self._claim)
+            self._acquired, waits.text = True, None
+            yield
+
+    def command_ends(self) -> None:
+        """The command has got SIGTERM."""
+        self._ends_since = self._clock()
+
+    def waits_for(self, waits: NodeWaits, client: Client) -> str | None:
+        """None while the claim is held."""
+        now = self._clock()
+        if self._claim.lease.closing:
+            if self._releases_since is None:
+                self._releases_since = now
+            if now - self._releases_since < SILENT_S:
+                return None
+            return f"releasing the {self._what}; {AGAIN} ({waits.reason(client)})"
+        if self._ends_since is not None:
+            if now - self._ends_since < SILENT_S:
+                return None
+            return f"the command has not ended yet; SIGKILL follows {GRACE_S:g} s after SIGTERM; {AGAIN}"
+        if self._acquired:
+            return None
+        before = self._claim.waits_for
+        why = None if before is None else f"{readable(before)} is before this claim and is not released yet"
+        return waits.reason(client, why)
+
+    @property
+    def not_released(self) -> str | None:
+        """What to report after the end, if the claim still exists."""
+        lease = self._claim.lease
+        if lease.not_revoked is None or lease.is_lost:
+            return None
+        return (
+            f"the {self._what} could not be released ({lease.not_revoked}): it ends with its lease, within "
+            f"{lease.ttl_s:g} s; without a majority, within {lease.ttl_s:g} s after there is one again"
+        )
