@@ -29,7 +29,7 @@ from palisade.cli.session import (
     no_answer,
     unreachable,
 )
-from palisade.cli.waiting import progressing, waiting
+from palisade.cli.waiting import nothing_shown, progressing, waiting
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
@@ -116,23 +116,25 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
     state = BackupState()
     if session.as_json and not sys.stderr.isatty():
         return await from_one_of(session, target, serializable, state)
-    if sys.stderr.isatty():
-        shown_state = waiting(lambda: None if state.received else state.waits_for, lines=True)  # else there is a bar
-    else:
-        shown_state = progressing(lambda: f"palisade: {state.line}")
-    async with shown_state:
+    if not sys.stderr.isatty():
+        async with progressing(lambda: f"palisade: {state.line}"):
+            return await from_one_of(session, target, serializable, state)
+    async with waiting(lambda: None if state.received else state.waits_for) as erase:
+        state.before_bar = erase
         return await from_one_of(session, target, serializable, state)
 
 
 @dataclass(slots=True)
 class BackupState:
-    """The command waits for the addresses that have not answered, then for the backup of `url`."""
+    """The command waits for the addresses that have not answered, then for the backup of `url`. `before_bar` erases
+    what it shows of that on a terminal."""
 
     silent: dict[str, str] = field(default_factory=dict)
     url: str = ""
     leaderless: bool = False
     received: int = 0
     total: int | None = None
+    before_bar: Callable[[], None] = nothing_shown
 
     @property
     def waits_for(self) -> str:
@@ -160,6 +162,8 @@ async def from_one_of(
                 path = f"/v1/backup{'?serializable=true' if serializable else ''}"
 
                 def count(done: int, total: int | None, show: Callable[[int, int | None], None] = show) -> None:
+                    if not state.received:
+                        state.before_bar()
                     state.received, state.total = done, total
                     show(done, total)
 

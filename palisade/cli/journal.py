@@ -176,7 +176,7 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
         --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
     """
 
-    async def work(client: JournalClient) -> tuple[int, int, int]:
+    async def work(client: JournalClient, _: Callable[[], None]) -> tuple[int, int, int]:
         first = last = count = 0
         async for begin, end in appended(client, iter(entries) if entries else lines()):
             first, last, count = first or begin, end, count + end - begin + 1
@@ -230,18 +230,19 @@ def lines() -> Iterator[bytes]:
 def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s: float, as_json: bool) -> None:
     """Print the acknowledged entries of the active copy."""
 
-    async def work(client: JournalClient) -> None:
+    async def work(client: JournalClient, erase: Callable[[], None]) -> None:
         left = limit
         async for number, content in client.entries(first):
             if left is not None and (left := left - 1) < 0:
                 return
             text = readable(content)
+            erase()
             if as_json:
                 print_json({"number": number, "content": text})
             else:
                 print(f"{number}\t{text}")
 
-    ask(role, copies, deadline_s, as_json, work, lines=True)
+    ask(role, copies, deadline_s, as_json, work)
 
 
 @journal.command()
@@ -252,7 +253,7 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
     """Show the state and sequences of each copy."""
     waits_for = f"no answer yet from {', '.join(copies)}"
-    found = ask(role, copies, deadline_s, session.as_json, lambda client: client.status(), otherwise=waits_for)
+    found = ask(role, copies, deadline_s, session.as_json, lambda client, _: client.status(), otherwise=waits_for)
     cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
     session.rows({"copies": found}, COLUMNS, cells, wraps=["reason"])
 
@@ -262,19 +263,18 @@ def ask(
     copies: list[str],
     deadline_s: float,
     as_json: bool,
-    work: Callable[[JournalClient], Coroutine[Any, Any, Any]],
+    work: Callable[[JournalClient, Callable[[], None]], Coroutine[Any, Any, Any]],
     *,
-    lines: bool = False,
     otherwise: str | None = None,
 ) -> Any:
-    """The result of `work`; stderr shows what it waits for: the trouble of the client, or `otherwise`. `lines`: as in
-    `waiting`, for work that writes output."""
+    """The result of `work`; stderr shows what it waits for: the trouble of the client, or `otherwise`. `work` also
+    gets the function that erases this before other output."""
     from palisade.journal.client import JournalClient
 
     async def run() -> Any:
         client = JournalClient(role, copies, timeout_s=deadline_s)
-        async with client, session.notice(lambda: client.trouble or otherwise, lines=lines):
-            return await work(client)
+        async with client, session.notice(lambda: client.trouble or otherwise) as erase:
+            return await work(client, erase)
 
     session = CliSession(copies, deadline_s, as_json)
     return with_errors(as_json, lambda: session.run(run()))

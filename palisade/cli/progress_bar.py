@@ -1,4 +1,4 @@
-"""A progress bar for work on bytes, on stderr: a bar on a terminal, else lines on request."""
+"""A progress bar for work on bytes, on stderr: on a terminal a bar that is erased at the end, else lines on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def byte_bar(title: str, *, lines: bool = False, at_once: bool = False) -> Itera
 
     began, shown = time.monotonic(), ProgressLines()
     columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
+    progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
     task = progress.add_task(title, total=None)
     with ExitStack() as shown_bar:
         if at_once:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WHOLE
 from palisade.cli.options import output_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
+from palisade.cli.waiting import nothing_shown
 
 PATH = "/v1/recovery"
 COLUMNS = (
@@ -85,20 +87,25 @@ def show(session: CliSession, at: str, watch: bool) -> None:
     from palisade.cli.recovery_watch import follow, screen_for
 
     if (session.as_json or session.as_csv) and not watch:
-        report(session, run_or_fail(session, recoveries(session, at)))
+        report(session, run_or_fail(session, recoveries(session, at, nothing_shown)))
         return
 
     async def followed() -> dict[str, Any]:
         """Shows an error after the bar is erased."""
         with screen_for(session) as screen:
-            return await follow(lambda: recoveries(session, at), screen, watch)
+            return await follow(lambda: recoveries(session, at, screen.hide), screen, watch)
 
     report(session, run_or_fail(session, followed()))
 
 
-async def recoveries(session: CliSession, at: str) -> dict[str, Any]:
-    """Raises NoAnswer, RequestRefused."""
-    async with session.notice(lambda: f"no answer yet from {at}", lines=True):
+async def recoveries(session: CliSession, at: str, hide: Callable[[], None]) -> dict[str, Any]:
+    """`hide` is called before a notice, which must not be written into a bar. Raises NoAnswer, RequestRefused."""
+
+    def why() -> str:
+        hide()
+        return f"no answer yet from {at}"
+
+    async with session.notice(why):
         found: dict[str, Any] = await ask(at, PATH)
     if not {"recoveries", "begun", "under_way"} <= found.keys():
         raise NoAnswer(at, "the response has no report of recoveries: not a node of this version")

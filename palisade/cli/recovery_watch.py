@@ -32,6 +32,10 @@ class RecoveryScreen(Protocol):
         """Called when a recovery has ended, if later ones are followed too."""
         ...
 
+    def hide(self) -> None:
+        """Remove what is not meant to stay, until the next `show`."""
+        ...
+
 
 async def follow(ask: Callable[[], Awaitable[Shape]], screen: RecoveryScreen, for_ever: bool) -> Shape:
     """Polls until no recovery is in progress; returns the last response. `for_ever`: follows later recoveries too,
@@ -71,6 +75,9 @@ class JsonLines:
     def ended(self, report: Shape) -> None:
         """Does nothing: the next object includes the report."""
 
+    def hide(self) -> None:
+        """Does nothing: all lines stay."""
+
 
 class PlainLines:
     """Prints a line for each phase, each tenth of a phase, and each `LINE_S`. `every`, `later`: in polls."""
@@ -96,6 +103,9 @@ class PlainLines:
     def ended(self, report: Shape) -> None:
         print("\n    ".join(report_lines(report)), flush=True)
 
+    def hide(self) -> None:
+        """Does nothing: all lines stay."""
+
 
 class Bar:
     """A bar for the current phase; the reports of ended recoveries scroll above it."""
@@ -114,6 +124,7 @@ class Bar:
         self._kind = kind
         if progress is None:
             return
+        self._progress.start()
         if self._task is None:
             self._task = self._progress.add_task("", total=None, said="")
         self._progress.update(
@@ -127,6 +138,10 @@ class Bar:
     def ended(self, report: Shape) -> None:
         self._progress.console.print("\n    ".join(report_lines(report)), markup=False, highlight=False)
 
+    def hide(self) -> None:
+        if self._progress.live.is_started:
+            self._progress.stop()
+
 
 @contextmanager
 def screen_for(session: CliSession) -> Iterator[RecoveryScreen]:
@@ -139,8 +154,12 @@ def screen_for(session: CliSession) -> Iterator[RecoveryScreen]:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            yield Bar(progress)
+        progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        bar = Bar(progress)
+        try:
+            yield bar
+        finally:
+            bar.hide()
 
 
 def line_of(found: Shape) -> str:

@@ -198,11 +198,9 @@ class CliSession:
 
         return self.run(run(), loop_factory)
 
-    def notice(
-        self, why: Callable[[], str | None], *, lines: bool = False
-    ) -> contextlib.AbstractAsyncContextManager[None]:
+    def notice(self, why: Callable[[], str | None]) -> contextlib.AbstractAsyncContextManager[Callable[[], None]]:
         """`waiting`; with --json only on a terminal, because elsewhere stderr is for one object."""
-        return waiting(why, lines=lines, only_terminal=self.as_json)
+        return waiting(why, only_terminal=self.as_json)
 
     def shown_progress(self, progress: RequestProgress) -> contextlib.AbstractAsyncContextManager[None]:
         """`progressing`; with --json as in `notice`."""
@@ -212,7 +210,9 @@ class CliSession:
         """As `shown_progress`, for work without an event loop."""
         return progressing_in_thread(progress.line, only_terminal=self.as_json)
 
-    def notice_of_check(self, unreached: Mapping[str, str]) -> contextlib.AbstractAsyncContextManager[None]:
+    def notice_of_check(
+        self, unreached: Mapping[str, str]
+    ) -> contextlib.AbstractAsyncContextManager[Callable[[], None]]:
         """A `notice` while the cluster of each address is checked."""
         return self.notice(lambda: f"no cluster ID yet from {', '.join(unreached)}" if unreached else None)
 

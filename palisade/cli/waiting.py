@@ -1,7 +1,7 @@
 """Shows on stderr what a command waits for, from a second after the start of its process.
 
-On a terminal: one line with the time of the wait, which is updated each second and erased at the end. Elsewhere, or
-if the command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals.
+On a terminal: one line with the time of the wait, which is updated each second and erased at the end, and before other
+output. Elsewhere: lines, less than 2 s apart for ten seconds, then at growing intervals.
 With --json they are shown only on a terminal; elsewhere stderr has at most one object for an error.
 
 A command that sends many requests shows its progress in the same way, but its lines stay less than 2 s apart.
@@ -41,22 +41,25 @@ def silence_s() -> float:
 
 
 @contextlib.asynccontextmanager
-async def waiting(
-    why: Callable[[], str | None], *, lines: bool = False, only_terminal: bool = False
-) -> AsyncIterator[None]:
-    """`why`: what the command waits for at the moment; None if it does not wait. `lines`: never show the line that is
-    erased; `only_terminal`: show nothing elsewhere."""
+async def waiting(why: Callable[[], str | None], *, only_terminal: bool = False) -> AsyncIterator[Callable[[], None]]:
+    """`why`: what the command waits for at the moment; None if it does not wait. `only_terminal`: show nothing
+    elsewhere. Yields the function to call before other output: it erases the line."""
     terminal = sys.stderr.isatty()
     if only_terminal and not terminal:
-        yield
+        yield nothing_shown
         return
 
     def line() -> str | None:
         text = why()
         return None if text is None else f"palisade: waiting: {' '.join(text.split())}"
 
-    async with _shown(line, TerminalNotice() if terminal and not lines else LineNotice()):
-        yield
+    notice = TerminalNotice() if terminal else LineNotice()
+    async with _shown(line, notice):
+        yield notice.end
+
+
+def nothing_shown() -> None:
+    """Where no notice is shown, none has to be erased."""
 
 
 @contextlib.asynccontextmanager

@@ -92,7 +92,7 @@ async def test_notice_looks_as_often_as_its_lines_require(monkeypatch: pytest.Mo
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", noted)
-    async with waiting_module.waiting(lambda: "n1 is silent", lines=True):
+    async with waiting_module.waiting(lambda: "n1 is silent"):
         await enough.wait()
     assert set(slept[1:]) == {waiting_module.LOOK_S}
     assert waiting_module.LINES_S + waiting_module.LOOK_S < 2
@@ -140,20 +140,18 @@ async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("lines", [True, False])
 async def test_notice_of_a_command_with_json_is_shown_on_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, lines: bool
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
 ) -> None:
-    """A terminal was silent until the deadline (issue 16). `lines`: the command writes other output meanwhile; then a
-    terminal was silent, too."""
+    """A terminal was silent until the deadline (issue 16)."""
     monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     session = CliSession(["127.0.0.1:1"], 1.0, as_json=True)
-    async with session.notice(lambda: "n1 is silent", lines=lines):
+    async with session.notice(lambda: "n1 is silent"):
         await asyncio.sleep(0.05)
     shown = capsys.readouterr().err
     assert shown.startswith("palisade: waiting: n1 is silent") is terminal
-    assert shown.endswith("\n" if lines else waiting_module.CLEAR_BELOW) if terminal else shown == ""
+    assert shown.endswith(waiting_module.CLEAR_BELOW) if terminal else shown == ""
 
 
 def test_notice_of_several_rows_is_erased_as_a_whole() -> None:
