@@ -55,7 +55,8 @@ class JournalClient:
         self._connecting = asyncio.Lock()
         self._next_address = 0
         self._hint = self._tried = ""
-        self._trouble = ""
+        self._failed: dict[str, str] = {}
+        """Address -> why its latest attempt failed; empty after an answer."""
         self._wrong: dict[str, str] = {}
         """Address -> reason, where a copy of another role, a node or another server listens."""
         self._asked_at: dict[object, float] = {}
@@ -78,7 +79,13 @@ class JournalClient:
         oldest = next(iter(self._asked_at.values()), None)
         if oldest is None or self._clock() - oldest < PATIENCE_S:
             return None
-        return self._trouble or f"no answer yet from {', '.join(self._addresses)}"
+        return self._reasons if self._failed else f"no answer yet from {', '.join(self._addresses)}"
+
+    @property
+    def _reasons(self) -> str:
+        """Each copy with the reason why it gave no answer."""
+        addresses = dict.fromkeys([*self._addresses, *self._failed])
+        return "; ".join(f"{address}: {self._failed.get(address, 'not asked yet')}" for address in addresses)
 
     async def append(self, content: bytes) -> int:
         """The entry's number. It is on the disk of every copy that may become active. Raises AppendUnknown,
@@ -136,7 +143,7 @@ class JournalClient:
         self._asked_at[request] = self._clock()
         try:
             answer = await self._ask_until(self._clock() + self._timeout_s, kind, *fields)
-            self._trouble = ""
+            self._failed.clear()
             return answer
         finally:
             del self._asked_at[request]
@@ -148,36 +155,41 @@ class JournalClient:
                 if connection is None or connection.ended:
                     connection = None
                     connection = await self._connected()
-                async with asyncio.timeout(max(0.0, until - self._clock())):
+                left_s = until - self._clock()
+                if kind == JournalMessageKind.READ:
+                    left_s = min(left_s, self._timeout_s / len(self._addresses))
+                async with asyncio.timeout(max(0.0, left_s)):
                     return await connection.ask(kind, *fields)
             except NotActive as error:
                 self._move(connection, error.active, str(error))
-            except AppendUnknown:
+            except AppendUnknown as error:
                 if kind == JournalMessageKind.APPEND:
-                    raise
-                self._move(connection, "", f"{self._tried}: the connection ended")
+                    raise AppendUnknown(f"{self._tried}: {error}; the entries may have been appended") from None
+                self._move(connection, "", "the connection ended")
             except (NotJournalPort, WrongRole) as error:
                 self._wrong[self._tried] = str(error)
                 if self._wrong.keys() >= set(self._addresses):
                     raise _wrong_copies(type(error), self._wrong) from None
-                self._move(connection, "", f"{self._tried}: {error}")
+                self._move(connection, "", str(error))
             except (OSError, TimeoutError) as error:
-                self._move(connection, "", f"{self._tried}: {reason_of(error)}")
+                self._move(connection, "", reason_of(error))
                 if connection is not None and kind == JournalMessageKind.APPEND:
                     raise AppendUnknown(
-                        f"no answer within {self._timeout_s:g} s; the entries may have been appended"
+                        f"{self._tried}: no answer within {self._timeout_s:g} s; the entries may have been appended"
                     ) from None
             if self._clock() + RETRY_S >= until:
+                self._failed = {address: "not asked in time" for address in self._addresses} | self._failed
                 done = "appended" if kind == JournalMessageKind.APPEND else "read"
                 raise NotActive(
-                    f"no active copy of role {self._role} at {', '.join(self._addresses)} within {self._timeout_s:g} s "
-                    f"({self._trouble}); nothing was {done}. 'palisade journal status' shows the copies"
+                    f"no active copy of role {self._role} within {self._timeout_s:g} s ({self._reasons}); nothing was "
+                    f"{done}. 'palisade journal status' shows the copies"
                 )
             await asyncio.sleep(RETRY_S)
 
-    def _move(self, failed: _Connection | None, hint: str, trouble: str) -> None:
-        """Try the copy that `hint` names, else the next one, unless another request has already switched."""
-        self._trouble = trouble
+    def _move(self, failed: _Connection | None, hint: str, reason: str) -> None:
+        """Try the copy that `hint` names, else the next one, unless another request has already switched. `reason`: why
+        the latest copy gave no answer."""
+        self._failed[self._tried] = reason
         if failed is not self._connection:
             return
         if failed is not None:
@@ -201,7 +213,7 @@ class JournalClient:
         channel = await self._network.dial(address)
         try:
             channel.send(JournalMessageKind.HELLO, [FORMAT, self._role])
-            async with asyncio.timeout(HELLO_S):
+            async with asyncio.timeout(min(HELLO_S, self._timeout_s / len(self._addresses))):
                 message = await channel.receive()
             if message is None:
                 raise ConnectionError("closed the connection: is it a journal?")

@@ -104,3 +104,16 @@ def test_status_shows_the_copies_that_have_not_answered(monkeypatch: pytest.Monk
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
         done = CliRunner().invoke(main, ["journal", "status", "--role=orders", f"--copies={address}", "--timeout=1"])
     assert f"palisade: waiting: no answer yet from {address}" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["read", "append one"])
+@pytest.mark.parametrize("timeout_s", [0.3, 2.5])
+def test_error_gives_the_reason_of_each_copy_that_does_not_answer(command: str, timeout_s: float) -> None:
+    """It gave only that of the copy that was tried last (issue 16)."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        frozen, unused = f"127.0.0.1:{server.getsockname()[1]}", unused_address()
+        options = ["--role=orders", f"--copies={frozen},{unused}", f"--timeout={timeout_s}"]
+        done = CliRunner().invoke(main, ["journal", *command.split(), *options])
+    assert done.exit_code == 3
+    reasons = f"({frozen}: no answer in time; {unused}: connection refused); nothing was "
+    assert f"no active copy of role orders within {timeout_s:g} s {reasons}" in done.stderr
