@@ -41,7 +41,10 @@ timeout_option = click.option(
 
 
 def read_copies(text: str) -> list[str]:
-    return [read_address(part) for part in text.split(",") if part.strip()]
+    found = [read_address(part) for part in text.split(",") if part.strip()]
+    if not found:
+        raise click.BadParameter("is empty; give host:port of at least one copy")
+    return found
 
 
 def read_time_in(text: str, least_s: float, most_s: float) -> float:

@@ -6,8 +6,6 @@ from typing import Any, TypeVar
 
 import click
 
-from palisade.metastore.command_codec import INT_MAX
-
 T = TypeVar("T", int, float)
 
 
@@ -51,7 +49,7 @@ def _in_range(
 ) -> T:
     low, high = kind.min, kind.max
     if (low is None or number >= low) and (high is None or number <= high):
-        if abs(number) > INT_MAX and isinstance(number, int):
+        if isinstance(number, int) and exceeds_64_bits(number):
             raise click.BadParameter(f"{given!s:.60} does not fit in 64 bits", ctx, param)
         return number
     if low is not None and high is not None:
@@ -59,3 +57,9 @@ def _in_range(
     else:
         allowed = f"give {low} or more" if low is not None else f"give {high} or less"
     raise click.BadParameter(f"{given!s:.60} is out of range; {allowed}", ctx, param)
+
+
+def exceeds_64_bits(number: int) -> bool:
+    from palisade.metastore.command_codec import INT_MAX
+
+    return abs(number) > INT_MAX

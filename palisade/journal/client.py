@@ -25,7 +25,7 @@ from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind,
 
 RETRY_S = 0.05
 HELLO_S = 1.0
-PATIENCE_S = 1.0
+PATIENCE_S = 0.5
 READ_BYTES = 1 << 20
 NO_STATUS = UNREACHABLE, WRONG_ROLE = "unreachable", "wrong role"
 _system_clock = SystemClock()
@@ -48,6 +48,8 @@ class JournalClient:
         check_seconds("timeout_s", timeout_s)
         self._role = role
         self._addresses = list(addresses)
+        if not self._addresses:
+            raise ValueError("no address of a copy is given")
         self._timeout_s = timeout_s
         self._network = network or TcpNetwork()
         self._clock = clock
@@ -178,7 +180,7 @@ class JournalClient:
                         f"{self._tried}: no answer within {self._timeout_s:g} s; the entries may have been appended"
                     ) from None
             if self._clock() + RETRY_S >= until:
-                self._failed = {address: "not asked in time" for address in self._addresses} | self._failed
+                self._failed = dict.fromkeys(self._addresses, "not asked in time") | self._failed
                 done = "appended" if kind == JournalMessageKind.APPEND else "read"
                 raise NotActive(
                     f"no active copy of role {self._role} within {self._timeout_s:g} s ({self._reasons}); nothing was "

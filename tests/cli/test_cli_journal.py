@@ -17,6 +17,8 @@ from click.testing import CliRunner
 
 from palisade.cli.journal import read_advertised
 from palisade.cli.main import main
+from palisade.cli.waiting import LOOK_S, NOTICE_S
+from palisade.journal.client import PATIENCE_S
 from tests.support.processes import free_port
 from tests.support.threaded_node import unused_address
 
@@ -117,3 +119,15 @@ def test_error_gives_the_reason_of_each_copy_that_does_not_answer(command: str, 
     assert done.exit_code == 3
     reasons = f"({frozen}: no answer in time; {unused}: connection refused); nothing was "
     assert f"no active copy of role orders within {timeout_s:g} s {reasons}" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["read", "append one", "status"])
+def test_empty_list_of_copies_is_wrong_usage(command: str) -> None:
+    """It ended with a traceback of a ZeroDivisionError."""
+    done = CliRunner().invoke(main, ["journal", *command.split(), "--role=orders", "--copies=,"])
+    assert (done.exit_code, "give host:port of at least one copy" in done.stderr) == (2, True), done.stderr
+
+
+def test_wait_for_a_copy_is_shown_within_a_second_after_the_request() -> None:
+    """It was shown up to 1.3 s after it (issue 16)."""
+    assert PATIENCE_S + LOOK_S < NOTICE_S
