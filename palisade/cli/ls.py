@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
-from palisade.metastore.requests import FROM_KEY, prefix_end
+from palisade.metastore.requests import FROM_KEY, Range, prefix_end
 
 PAGE = 1_000
 SEPARATOR = b"/"
@@ -29,35 +30,43 @@ def ls(session: CliSession, prefix: bytes, recursive: bool) -> None:
     palisade ls /catalog/airlines/
     """
 
-    async def find(client: Any) -> tuple[int, list[bytes]]:
-        return await names_below(client, prefix, recursive)
+    async def find(client: Any) -> tuple[int, list[str]]:
+        shown = list[str]()
+        revision = 0
+        async with session.notice_of(client) as erase:
+            async for at, names in names_below(client, prefix, recursive):
+                revision = at
+                part = [readable(name) for name in names]
+                if session.as_json or session.as_csv:
+                    shown += part
+                elif part:
+                    erase()
+                    print("\n".join(part))
+        return revision, shown
 
-    revision, names = session.call(find)
-    shown = [readable(name) for name in names]
+    revision, shown = session.call(find, notice=False)
     if session.as_json or session.as_csv:
         session.rows({"revision": revision, "names": shown}, ["name"], [[name] for name in shown])
-    else:
-        for name in shown:
-            print(name)
 
 
-async def names_below(client: Any, prefix: bytes, recursive: bool) -> tuple[int, list[bytes]]:
-    """(revision, names) at one revision. Keys below a name of this level are skipped without reading them."""
+async def names_below(client: Any, prefix: bytes, recursive: bool) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """(revision, the next names) at one revision. Keys below a name of this level are skipped without reading them."""
     start, end = prefix or FROM_KEY, prefix_end(prefix)
-    revision = 0
-    names: list[bytes] = []
+    revision, name = 0, None
     while True:
-        page = await client.range(start, end, limit=PAGE, keys_only=True, revision=revision)
+        # A node counts the whole rest of the range for each page of `client.range`.
+        page = await client._read(Range(start, end, limit=PAGE, keys_only=True, revision=revision, exact_count=False))
         revision = revision or page.revision
+        names = list[bytes]()
         for kv in page.kvs:
-            name = kv.key if recursive else level_of(kv.key, prefix)
-            if not names or names[-1] != name:
-                names.append(name)
-        if not page.more:
-            return revision, names
+            if (own := kv.key if recursive else level_of(kv.key, prefix)) != name:
+                names.append(name := own)
+        yield revision, names
+        if not (page.more and page.kvs):
+            return
         last = page.kvs[-1].key
-        inside = names[-1] != last or last.endswith(SEPARATOR)
-        start = prefix_end(names[-1]) if inside and not recursive else last + b"\0"
+        inside = name != last or last.endswith(SEPARATOR)
+        start = prefix_end(name) if name and inside and not recursive else last + b"\0"
 
 
 def level_of(key: bytes, prefix: bytes) -> bytes:

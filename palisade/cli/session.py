@@ -217,13 +217,15 @@ class CliSession:
         return self.notice(lambda: f"no cluster ID yet from {', '.join(unreached)}" if unreached else None)
 
     @contextlib.asynccontextmanager
-    async def notice_of(self, client: Client, why: Callable[[], str | None] = nothing_else) -> AsyncIterator[None]:
+    async def notice_of(
+        self, client: Client, why: Callable[[], str | None] = nothing_else
+    ) -> AsyncIterator[Callable[[], None]]:
         """A `notice` with the reason of the client, else of `why`, else of the connected node."""
         from palisade.cli.node_waits import NodeWaits, followed
 
         waits = NodeWaits()
-        async with followed(client, waits), self.notice(lambda: waits.reason(client, why())):
-            yield
+        async with followed(client, waits), self.notice(lambda: waits.reason(client, why())) as erase:
+            yield erase
 
     def run(self, asking: Coroutine[Any, Any, T], loop_factory: LoopFactory | None = None) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from palisade.cli import ls as ls_module
 from palisade.cli.fencing import holder_row
 from palisade.cli.main import main
+from palisade.client import Client
+from palisade.metastore.requests import Range
+from palisade.metastore.results import RangeResult
+from palisade.raftgroup.errors import Unavailable
 from palisade.topology.table_rows import node_rows as topology_rows
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
+ls_module: Any = importlib.import_module("palisade.cli.ls")
 KEYS = ("/a", "/a/1", "/a/2", "/a/deep/x", "/a/deep/y", "/b", "/c/")
 
 
@@ -56,6 +62,25 @@ def test_ls_lists_one_level(
 ) -> None:
     monkeypatch.setattr(ls_module, "PAGE", page)
     assert run("ls", prefix).stdout.splitlines() == names
+
+
+def test_ls_prints_each_page_at_once_and_no_node_counts_the_rest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`palisade ls` of 60,000 keys took 10 s and was silent until the end: for each page the node counted the keys that
+    follow (issue 16)."""
+    asked, read = list[bool](), Client._read
+
+    async def first_page_only(self: Client, request: Range, timeout_s: float | None = None) -> RangeResult:
+        asked.append(request.exact_count)
+        if len(asked) > 1:
+            raise Unavailable("the node was stopped")
+        return await read(self, request, timeout_s)
+
+    monkeypatch.setattr(ls_module, "PAGE", 2)
+    monkeypatch.setattr(Client, "_read", first_page_only)
+    done = run("ls", "/a/", exit_code=3)
+    assert (done.stdout, asked) == ("/a/1\n/a/2\n", [False, False])
+    asked.clear()
+    assert run("ls", "/a/", "--json", exit_code=3).stdout == ""
 
 
 def test_ls_recursive_lists_all_keys(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
