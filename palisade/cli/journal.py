@@ -254,11 +254,18 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @timeout_option
 @output_options
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
-    """Show the state and sequences of each copy."""
+    """Show the state and sequences of each copy. Exit code 3 if none answers."""
+    from palisade.journal.client import UNREACHABLE
+
     waits_for = f"no answer yet from {', '.join(copies)}"
     found = ask(role, copies, deadline_s, session.as_json, lambda client, _: client.status(), otherwise=waits_for)
     cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
     session.rows({"copies": found}, COLUMNS, cells, wraps=["reason"])
+    if all(row["state"] == UNREACHABLE for row in found):
+        sys.stdout.flush()
+        reasons = "; ".join(f"{row['address']}: {row['reason']}" for row in found)
+        text = f"no copy of role {role} answers ({reasons}); start one with 'palisade journal serve'"
+        session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
 
 
 def ask(

@@ -29,6 +29,7 @@ from palisade.metastore import requests
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult, TxnResult
+from palisade.wire.auth_errors import PermissionDenied
 
 TTL_S = 10
 RETRY_S = 0.2
@@ -131,8 +132,10 @@ class Claim(GuardedBody):
             async with self.lease.guarded():
                 self._token = await self._enter()
                 await self._in_time()
-        except BaseException:
+        except BaseException as error:
             await self.release()
+            if isinstance(error, PermissionDenied):
+                raise self._denied(error) from None
             raise
 
     async def release(self) -> None:
@@ -155,6 +158,15 @@ class Claim(GuardedBody):
         if not entered.succeeded:
             raise NotAcquired(f"{self.key.decode(errors='replace')} exists already; nothing was changed")
         return entered.revision
+
+    def _denied(self, error: PermissionDenied) -> PermissionDenied:
+        """Without the name of the key, which only this attempt has."""
+        name, prefix = (text.decode(errors="replace") for text in (self._prefix[:-1], self._prefix))
+        reason = str(error).replace(self.key.decode(errors="replace"), f"all keys that begin with {prefix}")
+        return PermissionDenied(
+            f"{name} can't be acquired: {reason}. It needs read and write there: 'palisade user grant-permission USER "
+            f"read {prefix}', and the same with write"
+        )
 
     async def _in_time(self) -> None:
         try:

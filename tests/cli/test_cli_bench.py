@@ -273,3 +273,14 @@ def test_bench_that_is_stopped_deletes_its_keys_within_a_short_time(run: Run, mo
     monkeypatch.setattr(Client, "delete", delete)
     assert run("bench", "put", "--total", "5", "--clients", "1", "--timeout", "60").exit_code == 130
     assert limits == [STOPPED_S]
+
+
+@pytest.mark.parametrize("what", ["put", "stream"])
+def test_bench_whose_requests_all_fail_is_unavailable(what: str) -> None:
+    with cli_node() as node:
+        node.do(lambda: vars(node.group).update(leading=False))
+        where = ["--timeout", "0.3", "--endpoints", node.endpoint]
+        done = CliRunner().invoke(main, ["bench", what, "--total", "4", "--clients", "4", *where])
+        node.do(lambda: vars(node.group).update(leading=True, majority=False))
+        unknown = CliRunner().invoke(main, ["bench", what, "--total", "4", "--clients", "4", *where])
+    assert (done.exit_code, unknown.exit_code) == (3, 3), done.output + unknown.output

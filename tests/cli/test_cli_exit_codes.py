@@ -116,6 +116,21 @@ def test_command_without_the_right_is_refused(guarded: CliNode, tmp_path: Path, 
     assert (result.exit_code, json.loads(result.stderr)["error"]["code"]) == (1, "permission-denied"), result.output
 
 
+@pytest.mark.parametrize(("user", "right"), [("bob", "read"), ("alice", "write")])
+@pytest.mark.parametrize("command", [["lock", "/a/l"], ["elect", "/a/l", "value"]])
+def test_claim_without_the_right_names_the_right_and_how_it_is_granted(
+    guarded: CliNode, tmp_path: Path, command: list[str], user: str, right: str
+) -> None:
+    """It named the key of this attempt, /a/l/5a35ec181c4ef901 (issue 16)."""
+    given = {"PALISADE_USER": user, "PALISADE_PASSWORD": f"{user}s password"}
+    result = as_bob(guarded, [*command, "--wait", "1"], tmp_path, **given)
+    error = json.loads(result.stderr)["error"]
+    assert (result.exit_code, error["code"]) == (1, "permission-denied")
+    missing = f"user {user} needs {right} on all keys that begin with /a/l/: a user with admin can grant it"
+    assert error["message"].startswith(f"/a/l can't be acquired: {missing}. It needs read and write there: ")
+    assert "'palisade user grant-permission USER read /a/l/'" in error["message"]
+
+
 @pytest.mark.parametrize("command", [*COMMANDS, ["status"]])
 def test_command_with_a_wrong_password_is_refused(guarded: CliNode, tmp_path: Path, command: list[str]) -> None:
     result = as_bob(guarded, command, tmp_path, PALISADE_PASSWORD="a wrong password")

@@ -131,3 +131,14 @@ def test_empty_list_of_copies_is_wrong_usage(command: str) -> None:
 def test_wait_for_a_copy_is_shown_within_a_second_after_the_request() -> None:
     """It was shown up to 1.3 s after it (issue 16)."""
     assert PATIENCE_S + LOOK_S < NOTICE_S
+
+
+def test_status_of_a_journal_without_a_reachable_copy_is_unavailable() -> None:
+    """The exit code was 0 (issue 16)."""
+    address = unused_address()
+    done = CliRunner().invoke(main, ["journal", "status", "--role=orders", f"--copies={address}", "--json"])
+    (row,) = json.loads(done.stdout)["copies"]
+    assert (done.exit_code, row["state"], row["reason"]) == (3, "unreachable", "connection refused")
+    error = json.loads(done.stderr)["error"]
+    assert (error["code"], error["retry"]) == ("unreachable", True)
+    assert f"no copy of role orders answers ({address}: connection refused)" in error["message"]

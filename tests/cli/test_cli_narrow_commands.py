@@ -95,7 +95,8 @@ def test_segments_nodes_has_the_whole_reason(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_journal_status_has_the_whole_reason_after_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     async def status(_: JournalClient) -> list[dict[str, Any]]:
-        return [{"address": "192.168.100.12:20002", "state": "unreachable", "reason": REASON}]
+        silent = {"address": "192.168.100.12:20002", "state": "unreachable", "reason": REASON}
+        return [silent, {"address": "192.168.100.13:20002", "state": "waiting"}]
 
     monkeypatch.setattr(JournalClient, "status", status)
     cells, text = shown("journal status --role orders --copies 192.168.100.12:20002", None, monkeypatch)
