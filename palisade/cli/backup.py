@@ -62,7 +62,11 @@ class NoMembers(BrokenOff):
 @click.command()
 @click.argument("file")
 @click.option("--verify", is_flag=True, help="Verify an existing FILE; no node is contacted.")
-@click.option("--serializable", is_flag=True, help="Back up the state of one node, also without a majority.")
+@click.option(
+    "--serializable",
+    is_flag=True,
+    help="Back up the state of one node, also without a majority (not with authorization on: docs/operations.md).",
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
 @client_options
 def backup(session: CliSession, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:

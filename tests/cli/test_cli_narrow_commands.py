@@ -95,12 +95,11 @@ def test_segments_nodes_has_the_whole_reason(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_journal_status_has_the_whole_reason_after_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     async def status(_: JournalClient) -> list[dict[str, Any]]:
-        silent = {"address": "192.168.100.12:20002", "state": "unreachable", "reason": REASON}
-        return [silent, {"address": "192.168.100.13:20002", "state": "waiting"}]
+        return [{"address": "192.168.100.12:20002", "state": "waiting", "reason": REASON}]
 
     monkeypatch.setattr(JournalClient, "status", status)
     cells, text = shown("journal status --role orders --copies 192.168.100.12:20002", None, monkeypatch)
-    assert {"192.168.100.12:20002", "unreachable", REASON} <= set(cells), text
+    assert {"192.168.100.12:20002", "waiting", REASON} <= set(cells), text
     assert "reason" in text.splitlines()[1], text
 
 
