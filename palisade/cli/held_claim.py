@@ -38,7 +38,10 @@ class HeldClaim:
             async with followed(client, waits):
                 await held.enter_async_context(self._claim)
             self._acquired, waits.text = True, None
-            yield
+            try:
+                yield
+            finally:
+                self._releases_since = self._clock()
 
     def command_ends(self) -> None:
         """The command has got SIGTERM."""

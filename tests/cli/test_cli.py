@@ -290,7 +290,7 @@ def test_journal_read_imports_no_part_of_the_store() -> None:
         "import sys; from palisade.cli.main import main; "
         "main(['journal', 'read', '--help'], standalone_mode=False); "
         "print([name for name in sys.modules if name.startswith(('palisade.client', 'palisade.catalog', "
-        "'palisade.node', 'palisade.metastore', 'palisade.cli.backup'))])"
+        "'palisade.node', 'palisade.metastore.command_codec', 'palisade.metastore.requests'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
