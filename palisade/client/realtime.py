@@ -190,7 +190,7 @@ class RealtimeWriter:
                 async with asyncio.timeout(limit_s):
                     await self._requests.json(addresses[name], LIVE)
             except TimeoutError:
-                return f"{name}: no answer within {limit_s:.2g} s"
+                return f"{name}: no answer in time"
             except NoAnswer as error:
                 return f"{name}: {error}"
             finally:

@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from click.testing import CliRunner, Result
 
-from palisade.base.http_request import HttpRequests
 from palisade.cli.main import main
 
 LATER = {"code": "unavailable", "detail": "the cluster is being founded: try again"}
@@ -106,7 +105,6 @@ def test_cancel_at_a_coordinator_of_an_earlier_version_has_one_result() -> None:
 def test_init_shows_what_it_waits_for_and_keeps_the_reason_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A last request without an answer hid the reason of those before, and could take as long as all of them."""
     monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.3)
-    monkeypatch.setattr("palisade.cli.init.HttpRequests", lambda headers, **_: HttpRequests(headers, timeout_s=20.0))
     with node_with((503, LATER), (503, LATER), (503, HANGS)) as (at, sent):
         began = time.monotonic()
         result = init("--at", at, "--timeout", "1")

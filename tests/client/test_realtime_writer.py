@@ -11,7 +11,7 @@ import pytest
 
 from palisade.base.http_request import Answer, NoAnswer
 from palisade.client.loop_thread import LoopThread
-from palisade.client.realtime import RealtimeTarget, RealtimeWriter
+from palisade.client.realtime import PAUSE_S, RealtimeTarget, RealtimeWriter
 from palisade.client.sync_realtime import SyncRealtimeWriter
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeNotStored
@@ -390,25 +390,35 @@ async def test_nodes_that_do_not_answer_are_left_before_anything_is_sent_to_them
     assert (writer.node, nodes.asked, len(nodes.opened)) == ("n3", ["n3"], 1)
 
 
-async def test_reason_of_the_node_that_answers_is_named_beside_frozen_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palisade.client.realtime.LIVE_S", 0.05)
+def opened_by(nodes: DataNodes) -> str:
+    """The segment that a writer opens within 5 s of simulated time, with the pauses of the product."""
+
+    async def opens() -> str:
+        return await nodes.writer().open()
+
+    with closing(Simulation(1)) as simulation, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("palisade.client.realtime.PAUSE_S", PAUSE_S)
+        segment: str = simulation.run(simulation.process("client"), opens())
+    return segment
+
+
+def test_reason_of_the_node_that_answers_is_named_beside_frozen_ones() -> None:
     nodes = DataNodes(n3=[503])
     nodes.silent = {"n1", "n2"}
-    with pytest.raises(NotIngesting, match=r"n1: no answer within 0\.\d+ s; n2: no answer within .*; n3: status 503"):
-        await nodes.writer(timeout_s=0.4).open()
+    with pytest.raises(NotIngesting, match=r"n1: no answer in time; n2: no answer in time; n3: status 503"):
+        opened_by(nodes)
     nodes = DataNodes(n3=[503, 504])
     nodes.silent = {"n1", "n2"}
     with pytest.raises(OutcomeUnknown, match="n3: status 504"):
-        await nodes.writer(timeout_s=0.4).open()
+        opened_by(nodes)
 
 
-async def test_nothing_was_done_if_no_node_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_was_done_if_no_node_answers() -> None:
     """A request to open a segment was sent to each, so the outcome was unknown."""
-    monkeypatch.setattr("palisade.client.realtime.LIVE_S", 0.05)
     nodes = DataNodes()
     nodes.silent = {"n1", "n2", "n3"}
-    with pytest.raises(NotIngesting, match=r"n1: no answer within .*n2: no answer within .*n3: no answer within"):
-        await nodes.writer(timeout_s=0.4).open()
+    with pytest.raises(NotIngesting, match=r"n1: no answer in time; n2: no answer in time; n3: no answer in time"):
+        opened_by(nodes)
     assert nodes.asked == []
 
 
