@@ -14,6 +14,7 @@ import click
 
 from palisade.base.address import Address, is_wildcard
 from palisade.base.counted import counted
+from palisade.base.wrong_port import CODE as WRONG_PORT_CODE
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
@@ -255,16 +256,18 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @output_options
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
     """Show the state and sequences of each copy. Exit code 3 if none answers."""
-    from palisade.journal.client import UNREACHABLE
+    from palisade.journal.client import NO_STATUS, WRONG_PORT
 
     waits_for = f"no answer yet from {', '.join(copies)}"
     found = ask(role, copies, deadline_s, session.as_json, lambda client, _: client.status(), otherwise=waits_for)
     cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
     session.rows({"copies": found}, COLUMNS, cells, wraps=["reason"])
-    if all(row["state"] == UNREACHABLE for row in found):
+    if all(row["state"] in NO_STATUS for row in found):
         sys.stdout.flush()
         reasons = "; ".join(f"{row['address']}: {row['reason']}" for row in found)
         text = f"no copy of role {role} answers ({reasons}); start one with 'palisade journal serve'"
+        if any(row["state"] == WRONG_PORT for row in found):
+            session.fail(Failure(REFUSED, WRONG_PORT_CODE, text, False))
         session.fail(Failure(UNAVAILABLE, "unreachable", text, True))
 
 

@@ -10,7 +10,7 @@ import click
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
-from palisade.metastore.requests import FROM_KEY, Range, prefix_end
+from palisade.metastore.requests import FROM_KEY, prefix_end
 
 PAGE = 1_000
 SEPARATOR = b"/"
@@ -54,8 +54,7 @@ async def names_below(client: Any, prefix: bytes, recursive: bool) -> AsyncItera
     start, end = prefix or FROM_KEY, prefix_end(prefix)
     revision, name = 0, None
     while True:
-        # A node counts the whole rest of the range for each page of `client.range`.
-        page = await client._read(Range(start, end, limit=PAGE, keys_only=True, revision=revision, exact_count=False))
+        page = await client.range(start, end, limit=PAGE, keys_only=True, revision=revision, exact_count=False)
         revision = revision or page.revision
         names = list[bytes]()
         for kv in page.kvs:

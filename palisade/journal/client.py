@@ -27,7 +27,7 @@ RETRY_S = 0.05
 HELLO_S = 1.0
 PATIENCE_S = 0.5
 READ_BYTES = 1 << 20
-NO_STATUS = UNREACHABLE, WRONG_ROLE = "unreachable", "wrong role"
+NO_STATUS = UNREACHABLE, WRONG_ROLE, WRONG_PORT = "unreachable", "wrong role", "wrong port"
 _system_clock = SystemClock()
 
 
@@ -115,8 +115,10 @@ class JournalClient:
             first = found[-1][0] + 1
 
     async def status(self) -> list[dict[str, Any]]:
-        """The status of each copy, in the order of the addresses. A copy that is silent, or of another role, has only
-        `address`, `state` and `reason`. Raises WrongRole if the copies that answer are all of other roles."""
+        """The status of each copy, in the order of the addresses. A copy that is silent, or of another role, and the
+        port of another server have only `address`, `state` and `reason`.
+
+        Raises WrongRole if the copies that answer are all of other roles."""
         found = await asyncio.gather(*map(self._status_of, self._addresses))
         wrong = {row["address"]: row["reason"] for row in found if row["state"] == WRONG_ROLE}
         if wrong and all(row["state"] in NO_STATUS for row in found):
@@ -127,7 +129,11 @@ class JournalClient:
         try:
             connection = await self._connect(address)
         except (OSError, TimeoutError, JournalError) as error:
-            state = WRONG_ROLE if isinstance(error, WrongRole) else UNREACHABLE
+            state = UNREACHABLE
+            if isinstance(error, WrongRole):
+                state = WRONG_ROLE
+            elif isinstance(error, NotJournalPort):
+                state = WRONG_PORT
             return {"address": address, "state": state, "reason": _reason(error)}
         try:
             async with asyncio.timeout(HELLO_S):

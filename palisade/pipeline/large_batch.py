@@ -159,7 +159,9 @@ class LargeBatch:
         present = KeyRuns(partial(stage.put, HASHES, f"{attempt}-present"))
         key, end, revision = *spans_of(self.target)[0], 0
         while True:
-            page = self.client.range(key, end, keys_only=True, limit=KEYS_PER_READ, revision=revision)
+            page = self.client.range(
+                key, end, keys_only=True, limit=KEYS_PER_READ, revision=revision, exact_count=False
+            )
             revision = revision or page.revision
             for each in page.kvs:
                 present.add(hash_of(each.key) + each.key)

@@ -34,7 +34,7 @@ COMMANDS = {
         ("activation", "show", "orders", "--copy={port}", STORE),
     ),
 }
-REPORTS = ("status", "show")
+REPORTS = ("show",)
 """Commands of a journal that print what is wrong with each copy, beside the copies that answer."""
 HERE = {
     "stream": "this is the stream port",
