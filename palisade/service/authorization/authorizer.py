@@ -289,8 +289,7 @@ class Authorizer:
                 return await self.rows.read(key)
         except TimeoutError:
             raise PermissionsUnknown(
-                f"this node could not read the permissions within {round(patience_s, 2):g} s: "
-                f"{self.rows.trouble()}; retry"
+                f"this node could not read the permissions in time: {self.rows.trouble()}; retry"
             ) from None
 
     # Refusals.
