@@ -41,6 +41,10 @@ STDOUT = "-"
 ASK_PART = 0.25
 """The share of the deadline for finding the members. If no node answers within it, they are asked again."""
 AGAIN_S = 0.2
+WITH_AUTHORIZATION = (
+    ". With authorization on, --serializable needs a majority as well, which verifies the user; docs/operations.md "
+    "describes a backup without one"
+)
 
 
 class BrokenOff(Exception):
@@ -155,7 +159,12 @@ async def from_one_of(
     session: CliSession, target: BackupFile | None, serializable: bool, state: BackupState
 ) -> tuple[BackupHeader, BackupEnd]:
     reasons, until = [], time.monotonic() + session.deadline_s
-    for url in await urls_in_time(session, state, until):
+    try:
+        urls = await urls_in_time(session, state, until)
+    except NoMembers as error:
+        hint = WITH_AUTHORIZATION if serializable and error.later and shown() is not None else ""
+        raise BrokenOff(f"{error}{hint}") from None
+    for url in urls:
         left_s = until - time.monotonic()
         if left_s <= 0:
             reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")

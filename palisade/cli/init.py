@@ -123,7 +123,8 @@ async def initialize(
     for a moment when it becomes a member."""
     until = time.monotonic() + deadline_s
     credentials = shown()
-    headers = header_of(node_credentials(os.environ) if isinstance(credentials, StoredToken) else credentials)
+    signed_in = None if isinstance(credentials, StoredToken) else credentials
+    headers = header_of(node_credentials(os.environ) or signed_in)
     last = no_answer(NoAnswer(at, "no answer in time"))
     responded = False
     while True:

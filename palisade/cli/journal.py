@@ -18,7 +18,7 @@ from palisade.base.wrong_port import CODE as WRONG_PORT_CODE
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
-from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
+from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure, nothing_else
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -258,8 +258,12 @@ def status(session: CliSession, role: str, copies: list[str], deadline_s: float)
     """Show the state and sequences of each copy. Exit code 3 if none answers."""
     from palisade.journal.client import NO_STATUS, WRONG_PORT
 
-    waits_for = f"no answer yet from {', '.join(copies)}"
-    found = ask(role, copies, deadline_s, session.as_json, lambda client, _: client.status(), otherwise=waits_for)
+    silent = set[str]()
+
+    def waits_for() -> str | None:
+        return f"no answer yet from {', '.join(each for each in copies if each in silent)}" if silent else None
+
+    found = ask(role, copies, deadline_s, session.as_json, lambda client, _: client.status(silent), waits_for)
     cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
     session.rows({"copies": found}, COLUMNS, cells, wraps=["reason"])
     if all(row["state"] in NO_STATUS for row in found):
@@ -277,8 +281,7 @@ def ask(
     deadline_s: float,
     as_json: bool,
     work: Callable[[JournalClient, Callable[[], None]], Coroutine[Any, Any, Any]],
-    *,
-    otherwise: str | None = None,
+    otherwise: Callable[[], str | None] = nothing_else,
 ) -> Any:
     """The result of `work`; stderr shows what it waits for: the trouble of the client, or `otherwise`. `work` also
     gets the function that erases this before other output."""
@@ -286,7 +289,7 @@ def ask(
 
     async def run() -> Any:
         client = JournalClient(role, copies, timeout_s=deadline_s)
-        async with client, session.notice(lambda: client.trouble or otherwise) as erase:
+        async with client, session.notice(lambda: client.trouble or otherwise()) as erase:
             return await work(client, erase)
 
     session = CliSession(copies, deadline_s, as_json)

@@ -54,6 +54,8 @@ def readable(value: bytes) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import itertools
 import json
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,11 +163,13 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     closes = not how["writer"] if given is None else given
 
     async def run(client: Any) -> dict[str, Any]:
+        rows = rows_in(file)
+        begin = list(itertools.islice(rows, 1))  # a file of another format opens no segment
         writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
         again = Repetition(writer, how["writer"], closes)
         try:
             await writer.open()
-            return await fill(writer, file, closes)
+            return await fill(writer, file, itertools.chain(begin, rows), closes)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(f"{error}. {again.text()}") from None
         except BaseException:
@@ -209,12 +212,12 @@ class Repetition:
         return f"To continue, repeat the command{as_writer}{full}: rows that are stored are skipped{rest}"
 
 
-async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, Any]:
-    """Raises BadSegment if FILE has fewer rows than the segment, so that they are those of another file."""
+async def fill(writer: RealtimeWriter, file: Path, rows: Iterable[Any], closes: bool) -> dict[str, Any]:
+    """`rows`: of FILE. Raises BadSegment if it has fewer than the segment, so that they are those of another file."""
     from palisade.wire.segment_errors import BadSegment
 
     known, found, batch = writer.rows, 0, list[Any]()
-    for row in rows_in(file):
+    for row in rows:
         found += 1
         if found > known:
             batch.append(row)

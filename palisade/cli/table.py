@@ -24,7 +24,10 @@ def widths_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]
     """The width of each column, in terminal cells."""
     from rich.cells import cell_len
 
-    return [max(cell_len(each) for each in column) for column in zip(header, *rows, strict=True)]
+    def width_of(text: str) -> int:
+        return len(text) if text.isascii() else cell_len(text)
+
+    return [max(map(width_of, column)) for column in zip(header, *rows, strict=True)]
 
 
 def total(widths: Iterable[int]) -> int:

@@ -81,7 +81,7 @@ class JournalClient:
         oldest = next(iter(self._asked_at.values()), None)
         if oldest is None or self._clock() - oldest < PATIENCE_S:
             return None
-        return self._reasons if self._failed else f"no answer yet from {', '.join(self._addresses)}"
+        return self._reasons if self._failed else f"no answer yet from {self._tried or ', '.join(self._addresses)}"
 
     @property
     def _reasons(self) -> str:
@@ -114,12 +114,22 @@ class JournalClient:
                 yield each
             first = found[-1][0] + 1
 
-    async def status(self) -> list[dict[str, Any]]:
+    async def status(self, silent: set[str] | None = None) -> list[dict[str, Any]]:
         """The status of each copy, in the order of the addresses. A copy that is silent, or of another role, and the
-        port of another server have only `address`, `state` and `reason`.
+        port of another server have only `address`, `state` and `reason`. `silent` has the addresses that have not
+        answered yet.
 
         Raises WrongRole if the copies that answer are all of other roles."""
-        found = await asyncio.gather(*map(self._status_of, self._addresses))
+        silent = set() if silent is None else silent
+        silent.update(self._addresses)
+
+        async def ask(address: str) -> dict[str, Any]:
+            try:
+                return await self._status_of(address)
+            finally:
+                silent.discard(address)
+
+        found = await asyncio.gather(*map(ask, self._addresses))
         wrong = {row["address"]: row["reason"] for row in found if row["state"] == WRONG_ROLE}
         if wrong and all(row["state"] in NO_STATUS for row in found):
             raise _wrong_copies(WrongRole, wrong)

@@ -8,11 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from palisade.base.http_request import HttpRequests
 from palisade.cli.main import main
+from palisade.wire.credentials import Password, header_of, node_proof
 
 LATER = {"code": "unavailable", "detail": "the cluster is being founded: try again"}
 HANGS: dict[str, object] = {}
@@ -150,3 +153,19 @@ def test_init_at_a_node_that_accepts_connections_and_does_not_answer_shows_that(
         f"palisade: {at} accepts connections, but has not answered within 0.6 s; the node there is frozen or busy, or "
         "give another --at"
     )
+
+
+def test_init_with_a_join_token_does_not_sign_in_as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node can verify a user without a leader: it waited 20 s and did not name the existing cluster (issue 16)."""
+    given = []
+
+    def requests(headers: dict[str, str], **options: Any) -> HttpRequests:
+        given.append(headers)
+        return HttpRequests(headers, **options)
+
+    monkeypatch.setattr("palisade.cli.init.HttpRequests", requests)
+    user = {"PALISADE_USER": "root", "PALISADE_PASSWORD": "secret"}
+    with node_with((200, DONE)) as (at, _):
+        assert init("--at", at, PALISADE_JOIN_TOKEN="join", **user).exit_code == 0
+        assert init("--at", at, **user).exit_code == 0
+    assert given == [header_of(node_proof("join")), header_of(Password("root", "secret"))]

@@ -100,12 +100,13 @@ def test_serve_leaves_the_event_loops_of_its_process_alone(tmp_path: Path) -> No
 
 
 def test_status_shows_the_copies_that_have_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was silent until it ended."""
+    """It was silent until it ended, and later named all copies."""
     monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
-        done = CliRunner().invoke(main, ["journal", "status", "--role=orders", f"--copies={address}", "--timeout=1"])
-    assert f"palisade: waiting: no answer yet from {address}" in done.stderr
+        copies = f"--copies={unused_address()},{address}"
+        done = CliRunner().invoke(main, ["journal", "status", "--role=orders", copies, "--timeout=1"])
+    assert f"palisade: waiting: no answer yet from {address}\n" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["read", "append one"])

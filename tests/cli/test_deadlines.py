@@ -217,6 +217,13 @@ def test_request_that_no_node_can_answer_gives_the_reason_of_each(undecided: str
     assert f"{frozen}: no answer in time" in error
 
 
+def test_serializable_backup_names_the_way_without_a_majority(undecided: str, tmp_path: Path) -> None:
+    """It proposed to try again, which cannot help while the rights of the user cannot be verified (issue 16)."""
+    command = f"backup {tmp_path}/b --serializable --timeout 1 --endpoints {undecided} --user root"
+    done = CliRunner().invoke(main, command.split(), env={"PALISADE_PASSWORD": "secret"})
+    assert "--serializable needs a majority as well, which verifies the user; docs/operations.md" in done.stderr
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -441,8 +448,3 @@ async def test_nodes_are_asked_for_their_segments_within_the_deadline(frozen: st
     began = time.monotonic()
     assert await segments_module.ask_all({"n1": frozen}, 0.3) == {"n1": None}
     assert time.monotonic() - began < 2
-
-
-def test_load_names_the_reason_without_a_number_of_the_system(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["load", str(tmp_path / "none")])
-    assert done.stderr == f"palisade: {tmp_path}/none: no such file or directory; nothing was written\n"

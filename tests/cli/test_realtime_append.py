@@ -44,14 +44,14 @@ def lines(tmp_path: Path, rows: int) -> Path:
 async def test_append_shows_how_many_rows_it_skipped(tmp_path: Path) -> None:
     """Another file under the same --writer lost its first rows, and nothing said so."""
     writer: Any = Writer(2)
-    found = await fill(writer, lines(tmp_path, 3), False)
+    found = await fill(writer, lines(tmp_path, 3), [[0], [1], [2]], False)
     assert (writer.appended, found["rows"], found["skipped"]) == ([[2]], 3, 2)
 
 
 async def test_file_with_fewer_rows_than_the_segment_is_refused(tmp_path: Path) -> None:
     writer: Any = Writer(2)
     with pytest.raises(BadSegment, match=r"clicks/0 has 2 rows already and .*rows.jsonl has 1: give a file that"):
-        await fill(writer, lines(tmp_path, 1), True)
+        await fill(writer, lines(tmp_path, 1), [[0]], True)
     assert (writer.appended, writer.is_closed) == ([], False)
 
 
@@ -125,3 +125,17 @@ def test_append_whose_outcome_is_unknown_has_code_4_and_names_its_writer(
     message = json.loads(done.stderr)["error"]["message"]
     assert message.startswith("n1: no answer in time; it may have been executed. To continue, repeat the command with ")
     assert "--node n1 --writer 0123abcd --close: rows that are stored are skipped" in message
+
+
+def test_file_of_another_format_opens_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt with a CSV file left an open segment without rows (issue 16)."""
+    opened = list[Any]()
+    monkeypatch.setattr(Client, "realtime", lambda *_, **__: opened.append(1))
+    file = tmp_path / "rows.csv"
+    file.write_text("id,at\n1,2\n")
+    columns = ["--from", "2013-03-01", "--to", "2013-03-02", "--column", "id:int"]
+    with cli_node() as node:
+        where = ["--endpoints", node.endpoint]
+        done = CliRunner().invoke(main, ["segments", "realtime", "append", "clicks", str(file), *columns, *where])
+    assert (done.exit_code, opened) == (2, [])
+    assert done.stderr.startswith(f"palisade: line 1 of {file} is not JSON: unexpected text at column 1")

@@ -176,3 +176,8 @@ def test_pipe_is_read_as_input() -> None:
             input='{"key": "/a", "value": "1"}\n', capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
     assert done.stdout == "1 entry, 1 of them written\n"
+
+
+def test_load_names_the_reason_without_a_number_of_the_system(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["load", str(tmp_path / "none")])
+    assert done.stderr == f"palisade: {tmp_path}/none: no such file or directory; nothing was written\n"
