@@ -105,7 +105,7 @@ async def test_commands_open_count_close_and_list_a_realtime_segment(ground: Rea
     rows.write_text("[1, null]\nno row\n", encoding="utf-8")
     code, _, err = await palisade(*unnamed, *endpoints)
     assert (code, "line 2" in err) == (2, True)
-    (left,) = re.findall(r"^palisade: (orders/\S+) stays open at node \S+ with 0 rows: 'palisade segments", err, re.M)
+    (left,) = re.findall(r"^palisade: (orders/\S+) stays open at node \S+ with 0 rows\. To continue, repeat", err, re.M)
     assert left in await run("segments", "realtime", "list", "orders")
     await run("segments", "realtime", "close", left)
 

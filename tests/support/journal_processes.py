@@ -64,8 +64,9 @@ class Pair:
         return await palisade("journal", name, f"--role={ROLE}", f"--copies={','.join(self.addresses)}", *arguments)
 
     async def status(self) -> list[dict[str, Any]]:
+        """Also while none of them answers."""
         code, out, err = await self.command("status", "--json")
-        assert code == 0, err
+        assert code in {0, 3}, err
         copies: list[dict[str, Any]] = json.loads(out)["copies"]
         return copies
 
