@@ -94,7 +94,7 @@ def test_segments_nodes_has_the_whole_reason(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_journal_status_has_the_whole_reason_after_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def status(_: JournalClient) -> list[dict[str, Any]]:
+    async def status(*_: Any) -> list[dict[str, Any]]:
         return [{"address": "192.168.100.12:20002", "state": "waiting", "reason": REASON}]
 
     monkeypatch.setattr(JournalClient, "status", status)

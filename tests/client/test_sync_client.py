@@ -97,7 +97,7 @@ def test_sync_client_has_each_method_of_client(name: str) -> None:
             assert own.parameters[parameter].annotation == theirs.parameters[parameter].annotation
 
 
-@pytest.mark.parametrize("unknown", ["descending", "exact_count"])
+@pytest.mark.parametrize("unknown", ["descending", "range_start"])
 def test_range_names_an_unknown_option(blocking: SyncClient, unknown: str) -> None:
     options: dict[str, Any] = {unknown: True}
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{unknown}'"):
