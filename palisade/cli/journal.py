@@ -255,7 +255,7 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @timeout_option
 @output_options
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
-    """Show the state and sequences of each copy. Exit code 3 if none answers."""
+    """Show the state and sequences of each copy. Exit code 3 if none answers, 1 if only other servers do."""
     from palisade.journal.client import NO_STATUS, WRONG_PORT
 
     silent = set[str]()
