@@ -164,26 +164,6 @@ def show_range(
         click.echo(f"{len(result.kvs)} of {counted(result.count, 'key')}; --limit omitted the others", err=True)
 
 
-@click.command("del")
-@click.argument("key", type=read_bytes)
-@click.argument("end", type=read_bytes, default="")
-@click.option("--prefix", is_flag=True, help="All keys that begin with KEY.")
-@click.option("--from-key", is_flag=True, help="All keys from KEY on.")
-@click.option("--prev-kv", is_flag=True, help="Print the deleted keys and values.")
-@client_options
-def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, prev_kv: bool) -> None:
-    """Delete KEY, or a range of keys.
-
-    A range is from KEY up to END, END excluded, or all keys that begin with KEY (--prefix).
-    """
-    refuse_empty(session, key, prefix)
-    range_end = end_of_range(end, prefix, from_key)
-    result = session.call(lambda client: client.delete(key, range_end, prefix=prefix, prev_kv=prev_kv))
-    lines = [f"deleted {result.deleted}, revision {result.revision}"]
-    lines += [f"{readable(kv.key)}\t{readable(kv.value)}" for kv in result.prev_kvs]
-    session.answer(shapes.delete_shape(result), "\n".join(lines))
-
-
 @click.command()
 @click.argument("revision", type=WholeNumber(1))
 @client_options

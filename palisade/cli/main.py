@@ -18,7 +18,7 @@ COMMANDS = {
     "init": "palisade.cli.init:init",
     "put": "palisade.cli.kv:put",
     "get": "palisade.cli.kv:get",
-    "del": "palisade.cli.kv:delete",
+    "del": "palisade.cli.delete:delete",
     "ls": "palisade.cli.ls:ls",
     "range": "palisade.cli.kv:range_",
     "txn": "palisade.cli.txn:txn",
