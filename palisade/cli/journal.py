@@ -15,6 +15,7 @@ import click
 from palisade.base.address import Address, is_wildcard
 from palisade.base.counted import counted
 from palisade.base.wrong_port import CODE as WRONG_PORT_CODE
+from palisade.cli.input_file import hint_at_terminal
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
@@ -179,6 +180,9 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
     palisade journal append --role orders \\
         --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
     """
+
+    if not entries:
+        hint_at_terminal("entries, one on each line,")
 
     async def work(client: JournalClient, _: Callable[[], None]) -> tuple[int, int, int]:
         first = last = count = 0

@@ -13,6 +13,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.input_file import ending_input
 from palisade.base.network_reason import reason_of
+from palisade.cli.input_file import STDIN, hint_at_terminal
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
@@ -47,6 +48,8 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     from palisade.catalog.demo.flights import DataSetError
     from palisade.client.bulk_load import load_catalog, load_entries, read_demo
 
+    if what == STDIN:
+        hint_at_terminal("lines")
     title = f"load {what}"
     reading = RequestProgress(title)
     try:
@@ -81,12 +84,12 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
 def shown_while_reading(session: CliSession, what: str, progress: RequestProgress) -> AbstractContextManager[None]:
     """Shows the progress, except while the input is typed at a terminal."""
     progress.begin("reading the input")
-    return nullcontext() if what == "-" and sys.stdin.isatty() else session.shown_work(progress)
+    return nullcontext() if what == STDIN and sys.stdin.isatty() else session.shown_work(progress)
 
 
 def entries_of(path: str, progress: RequestProgress) -> list[CatalogEntry]:
     """Raises OSError, LineError."""
-    content = sys.stdin.buffer.read() if path == "-" else ending_input(path).read_bytes()
+    content = sys.stdin.buffer.read() if path == STDIN else ending_input(path).read_bytes()
     lines = content.splitlines()
     progress.begin("parsing lines", len(lines))
     return read_entries(counted_lines(lines, progress))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.base.counted import counted
+from palisade.cli.input_file import STDIN
 from palisade.cli.numbers import WHOLE
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from palisade.node.local_layout import Layout
     from palisade.node.quorum_recovery import QuorumRecovery
     from palisade.node.restore import RestoreReport, RestoreRequest
-
-STDIN = "-"
 
 
 @click.command()
@@ -65,6 +64,8 @@ def restore(
     from palisade.node.restore import RestoreRequest
 
     session = CliSession([], 0.0, as_json)
+    if file == STDIN and sys.stdin.isatty():
+        raise click.UsageError("a backup cannot be typed at a terminal: give its FILE, or pipe it into this command")
     if node is not None and (nodes is not None or base_port is not None):
         raise click.UsageError("--id makes the folder of one node, --nodes and --base-port those of a local cluster")
     local = (3 if nodes is None else nodes, 7400 if base_port is None else base_port)
@@ -100,7 +101,7 @@ def warn_of_ports(layout: Layout) -> None:
             if member.http is not None:
                 check_free(member.http, f"HTTP of {member.id}", "restore into another folder with another --base-port")
     except PortUnavailable as error:
-        click.echo(f"palisade: {error}", err=True)
+        click.echo(f"palisade: the backup is restored, but the cluster cannot start now: {error}", err=True)
 
 
 def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreReport:
