@@ -10,7 +10,7 @@ import click
 from palisade.cli.kv import end_of_range, refuse_empty
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import readable
-from palisade.cli.session import INTERRUPTED, CliSession, failure_of
+from palisade.cli.session import CliSession, failure_of
 from palisade.wire import json_results as shapes
 
 if TYPE_CHECKING:
@@ -50,21 +50,15 @@ def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
         from palisade.client.bulk_deletes import delete_in_portions
 
         try:
-            return await delete_in_portions(
-                client, key, range_end, prefix=prefix, prev_kv=prev_kv, progress=count
-            )
+            return await delete_in_portions(client, key, range_end, prefix=prefix, prev_kv=prev_kv, progress=count)
         except Exception as error:
             failure = failure_of(error, session.endpoints, session.source)
             if failure is None or not deleted:
                 raise
             session.fail(replace(failure, message=f"{failure.message}; {why()}: {CONTINUE}"))
 
-    try:
+    with session.note_after_ctrl_c(lambda: f"{why()}: {CONTINUE}" if deleted else None):
         result = session.call(run, why=why)
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED and deleted:
-            session.note(f"{why()}: {CONTINUE}")
-        raise
     lines = [f"deleted {result.deleted}, revision {result.revision}"]
     lines += [f"{readable(kv.key)}\t{readable(kv.value)}" for kv in result.prev_kvs]
     session.answer(shapes.delete_shape(result), "\n".join(lines))

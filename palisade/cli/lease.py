@@ -52,16 +52,23 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
     It is renewed at once, and then after each third of its time to live.
     """
 
+    result: LeaseResult | None = None
+
     async def renew(client: Any) -> None:
+        nonlocal result
         while True:
             async with session.notice_of(client):
-                result: LeaseResult = await client.lease_keep_alive(lease_id)
+                result = await client.lease_keep_alive(lease_id)
             session.answer(shapes.lease_shape(result), f"lease {result.id}: {result.ttl_s:g} s")
             if once:
                 return
             await asyncio.sleep(result.ttl_s / 3)
 
-    session.call(renew, notice=False)
+    def ended() -> str | None:
+        return f"lease {result.id} is no longer renewed; it expires within {result.ttl_s:g} s" if result else None
+
+    with session.note_after_ctrl_c(ended):
+        session.call(renew, notice=False)
 
 
 @lease.command()

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -307,6 +307,16 @@ class CliSession:
         """Prints a remark on stderr; not with --json, where stderr is for one object."""
         if not self.as_json:
             print(f"palisade: {text}", file=sys.stderr)
+
+    @contextlib.contextmanager
+    def note_after_ctrl_c(self, text: Callable[[], str | None]) -> Iterator[None]:
+        """Prints the remark, unless it is None, if Ctrl-C ends the body."""
+        try:
+            yield
+        except SystemExit as ended:
+            if ended.code == INTERRUPTED and (remark := text()):
+                self.note(remark)
+            raise
 
     @staticmethod
     def leave_closed_pipe() -> NoReturn:

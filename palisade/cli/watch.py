@@ -39,8 +39,10 @@ def watch(
     palisade watch /catalog/ --prefix --start-revision 1
     """
     range_end = end_of_range(end, prefix)
+    latest = 0
 
     async def follow(client: Any) -> None:
+        nonlocal latest
         async with session.notice_of(client):
             await client.status()  # a watch waits without limit: fail in time if there is no cluster
         seen = 0
@@ -50,13 +52,22 @@ def watch(
             try:
                 async for events in changes:
                     show(session, events)
+                    latest = events.revision
                     seen += bool(events.events)
                     if revisions is not None and seen >= revisions:
                         return
             finally:
                 warning.cancel()
 
-    session.call(follow, notice=False)
+    def ended() -> str:
+        return (
+            f"watched up to revision {latest}; --start-revision {latest + 1} continues"
+            if latest
+            else "no change was received"
+        )
+
+    with session.note_after_ctrl_c(ended):
+        session.call(follow, notice=False)
 
 
 async def warn_of_trouble(watch: Any, command: str = "watch") -> None:
