@@ -27,8 +27,8 @@ NEVER_ROUNDED_S = 1e9
 
 class NoAnswer(PalisadeError):
     """No usable HTTP response from a node. `reason`: the cause, without the address. `unreachable`: no connection, or
-    no response in time. `unsent`: no connection, so the request was not executed. `silent_s`: the time of a connection
-    without a response: a node that is frozen or busy may be there."""
+    no response in time. `unsent`: no connection, so the request was not executed. `silent_s`: how long an open
+    connection got no response, because the node may be frozen or busy; None without a connection."""
 
     code = "no-answer"
     retry = True
@@ -160,14 +160,14 @@ class HttpRequests:
 
 @dataclass(slots=True)
 class Attempt:
-    """How far one request has come."""
+    """The progress of one request."""
 
     connected: bool = False
     responded: bool = False
 
 
 def connecting() -> aiohttp.TraceConfig:
-    """Notes in the `Attempt` of a request that it has a connection."""
+    """Sets `connected` in the `Attempt` of each request that gets a connection."""
     import aiohttp
 
     async def note(_session: object, context: Any, _event: object) -> None:

@@ -42,7 +42,7 @@ ASK_PART = 0.25
 """The share of the deadline for finding the members. If no node answers within it, they are asked again."""
 AGAIN_S = 0.2
 WITH_AUTHORIZATION = (
-    ". With authorization on, --serializable needs a majority as well, which verifies the user; docs/operations.md "
+    ". With authorization on, --serializable needs a majority as well, to verify the user; docs/operations.md "
     "describes a backup without one"
 )
 
@@ -69,7 +69,7 @@ class NoMembers(BrokenOff):
 @click.option(
     "--serializable",
     is_flag=True,
-    help="Back up the state of one node, also without a majority (not with authorization on: docs/operations.md).",
+    help="Back up the state of one node, also without a majority. With authorization on, see docs/operations.md.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
 @client_options
@@ -135,7 +135,7 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
 @dataclass(slots=True)
 class BackupState:
     """The command waits for the addresses that have not answered, then for the backup of `url`. `before_bar` erases
-    what it shows of that on a terminal."""
+    this notice on a terminal."""
 
     silent: dict[str, str] = field(default_factory=dict)
     url: str = ""

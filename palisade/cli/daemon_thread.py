@@ -1,7 +1,7 @@
 """Work in a thread that does not delay the end of the process: `asyncio.to_thread` is awaited even after Ctrl-C.
 
-A process whose thread still works has to end by `exit_now`: the interpreter ends daemon threads wherever they are, and
-aborts if one of them holds the lock of stdout, or is in code in C++.
+A process in which such a thread still runs must end by `exit_now`: the interpreter would stop the thread at an
+arbitrary point, and abort if it holds the lock of stdout or executes C++ code.
 """
 
 from __future__ import annotations

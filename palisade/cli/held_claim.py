@@ -1,4 +1,4 @@
-"""A claim that a command holds; stderr shows what it waits for: its turn, the end of the command, its release."""
+"""A claim that is held while a command runs. stderr shows waits: for the claim, the end of the command, the release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from palisade.client import Client
     from palisade.client.claims import Claim
 
-AGAIN = "Ctrl-C again to leave"
+AGAIN = "Ctrl-C again to exit at once"
 SILENT_S = 0.3
 """A release that ends within this time is not shown."""
 
@@ -32,7 +32,7 @@ class HeldClaim:
 
     @contextlib.asynccontextmanager
     async def by(self, session: CliSession, client: Client) -> AsyncIterator[None]:
-        """Holds the claim in the body."""
+        """Holds the claim during the body."""
         waits = NodeWaits()
         async with session.notice(lambda: self.waits_for(waits, client)), contextlib.AsyncExitStack() as held:
             async with followed(client, waits):
@@ -44,7 +44,7 @@ class HeldClaim:
                 self._releases_since = self._clock()
 
     def command_ends(self) -> None:
-        """The command has got SIGTERM."""
+        """To be called when the command gets SIGTERM."""
         self._ends_since = self._clock()
 
     def waits_for(self, waits: NodeWaits, client: Client) -> str | None:
@@ -73,6 +73,6 @@ class HeldClaim:
         if lease.not_revoked is None or lease.is_lost:
             return None
         return (
-            f"the {self._what} could not be released ({lease.not_revoked}): it ends with its lease, within "
-            f"{lease.ttl_s:g} s; without a majority, within {lease.ttl_s:g} s after there is one again"
+            f"the {self._what} could not be released ({lease.not_revoked}): it expires with its lease, within "
+            f"{lease.ttl_s:g} s; without a majority, within {lease.ttl_s:g} s after a majority is back"
         )

@@ -84,7 +84,7 @@ def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any], at: str =
         work_done()
         return found
     except NoAnswer as error:
-        busy = "the node there is frozen or busy; 'palisade status' shows which nodes answer"
+        busy = "the node there may be frozen or busy; 'palisade status' shows which nodes answer"
         hint = busy if error.silent_s is not None else "give the HTTP address of a running node, as in its --http"
         session.fail(Failure(UNAVAILABLE, "unreachable", f"{error}; {hint}", True))
     except RequestRefused as error:

@@ -22,7 +22,7 @@ from palisade.wire.credentials import StoredToken, header_of
 AGAIN_S = 0.2
 LEFT_S_MIN = 0.1
 LATE_S = 1.0
-"""For a request that does not end at its own timeout."""
+"""How long after its own timeout a request is cancelled if it has not ended by itself."""
 NO_ANSWER = 0
 
 
@@ -146,7 +146,7 @@ async def initialize(
 
 
 def no_answer(error: NoAnswer) -> tuple[int, dict[str, Any]]:
-    busy = "the node there is frozen or busy, or give another --at"
+    busy = "the node there may be frozen or busy: retry, or give another --at"
     hint = busy if error.silent_s is not None else "start the node, or give another --at"
     return NO_ANSWER, {"code": "unavailable", "detail": f"{error}; {hint}"}
 

@@ -259,7 +259,10 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @timeout_option
 @output_options
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
-    """Show the state and sequences of each copy. Exit code 3 if none answers, 1 if only other servers do."""
+    """Show the state and sequences of each copy.
+
+    Exit code 3: no copy of the role answers. Exit code 1: instead, copies of other roles or other servers answer.
+    """
     from palisade.journal.client import NO_STATUS, WRONG_PORT
 
     silent = set[str]()
@@ -287,8 +290,8 @@ def ask(
     work: Callable[[JournalClient, Callable[[], None]], Coroutine[Any, Any, Any]],
     otherwise: Callable[[], str | None] = nothing_else,
 ) -> Any:
-    """The result of `work`; stderr shows what it waits for: the trouble of the client, or `otherwise`. `work` also
-    gets the function that erases this before other output."""
+    """The result of `work`. Meanwhile stderr shows the trouble of the client, else what `otherwise` returns. `work`
+    also gets the function that erases this notice before other output."""
     from palisade.journal.client import JournalClient
 
     async def run() -> Any:

@@ -20,7 +20,7 @@ async def ask_each(
     silent: dict[str, str] | None = None,
 ) -> dict[str, T]:
     """The result of `ask` for each node. `silent` has the nodes that have not answered yet, with their addresses.
-    Raises as `ask`."""
+    Raises the errors of `ask`."""
     silent = {} if silent is None else silent
     silent.update(addresses)
 

@@ -1,7 +1,7 @@
-"""What the leader waits for, for the notice of a command whose request it has: the end of the leases of silent nodes.
+"""The silent nodes for whose leases the leader waits, for the notice of a command that waits for the leader.
 
-The leader is asked for its status, which it answers at once from its own memory: first when the notice begins, then
-each `ASK_S`.
+They are in the leader's status, which it returns from memory without waiting. The status is requested shortly before
+the notice begins, then every `ASK_S`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 ASK_S = 0.5
 ASKED_BEFORE_S = 0.1
-"""The status is asked for this time before the notice begins, so that the first notice has the reason."""
+"""How long before the first notice the status is requested, so that the first notice has the reason."""
 
 
 class NodeWaits:
-    """`text`: None if the node has not answered, or waits for no other node."""
+    """`text`: what the leader waits for; None if it has not answered, or waits for no other node."""
 
     def __init__(self) -> None:
         self.text: str | None = None
@@ -60,7 +60,7 @@ async def followed(client: Client, waits: NodeWaits) -> AsyncIterator[None]:
 
 
 def text_of(status: Mapping[str, Any]) -> str | None:
-    """Of the oldest change that is not released. Without the remaining time, which would differ at each look."""
+    """What the oldest unreleased change waits for, without the remaining time, which would change with each poll."""
     waits = (status.get("fencing") or {}).get("waits") or ()
     if not waits:
         return None
@@ -68,8 +68,8 @@ def text_of(status: Mapping[str, Any]) -> str | None:
     nodes = [each["node"] for each in waited_for if each["until_ms"] is not None]
     reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
     if nodes:
-        until = "it acknowledges a change, or its lease ends"
+        until = "it acknowledges a change or its lease ends"
         if len(nodes) > 1:
-            until = "they acknowledge a change, or their leases end"
+            until = "they acknowledge a change or their leases end"
         reasons = [f"for {' and '.join(nodes)}, until {until}", *reasons]
     return f"{status['member']} waits {'; '.join(reasons)}" if reasons else None

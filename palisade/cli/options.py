@@ -62,7 +62,7 @@ def read_time(text: str) -> float:
 
 
 def read_lease_time(text: str) -> float:
-    """As `read_time`, for the time of a lease; the store would name its nearest number of milliseconds."""
+    """As `read_time`, within the limits of a lease. The store's error would quote the time in whole milliseconds."""
     time_s = read_time(text)
     limits = Limits()
     least_s, most_s = limits.lease_ttl_ms_min / 1000, limits.lease_ttl_ms_max // 1000

@@ -1,5 +1,5 @@
-"""Shows the segments and data nodes for which a query waits (issue 17), in one or two rows of 80 columns: the first
-segment of each kind, by its short name. The error at the end has the whole names of all of them."""
+"""Shows the segments and data nodes for which a query waits (issue 17), in one or two rows of 80 columns: one segment
+by its short name, and the numbers of the others. The error at the end has the full names of all of them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueryWaiting:
 def waits_for(progress: CountProgress, assignment: Mapping[str, Any] | None) -> str | None:
     """`assignment`: the last one of `palisade segments assign`. Pure.
 
-    The first kind of waiting with an example, the others as numbers; failed attempts only if there is no other."""
+    The first kind of wait with an example, the other kinds as numbers; failed attempts only if there is no wait."""
 
     def listed(names: Sequence[str]) -> str:
         return some([f"{short(name)}{nodes_of(progress.records.get(name), assignment)}" for name in names])
@@ -77,7 +77,7 @@ def waits_for(progress: CountProgress, assignment: Mapping[str, Any] | None) -> 
 
 
 def short(name: str) -> str:
-    """The interval, version and partition of a segment, without zeros: the user has typed the data source."""
+    """The interval, version and partition of a segment, without padding zeros. The user knows the data source."""
     *_, start, end, version, partition = name.split("/")
     times = (each.removesuffix("Z").removesuffix(".000").removesuffix("T00:00:00") for each in (start, end))
     numbers = (each.lstrip("0") or "0" for each in (version, partition))

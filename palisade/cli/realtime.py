@@ -72,7 +72,7 @@ async def known(
     client: Any, data_source: str, deadline_s: float, silent: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """The realtime segments: growing and given-up ones by their records, and those that only the nodes report.
-    `silent`: as of `ask_each`."""
+    `silent`: as in `ask_each`."""
     sources = [data_source] if data_source else (await client.segments_list(""))["data_sources"]
     records = [each for source in sources for each in (await client.segments_list(source))["segments"]]
     addresses = addresses_in(await client.topology())
@@ -148,13 +148,13 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean,
     timestamp, date, binary.
 
-    With --writer, as many rows of FILE are skipped as the segment already has, so the command can be repeated after a
-    failure or with a file that has grown. Rows are skipped by their number alone and not compared: FILE must begin with
-    the rows of the segment, else other rows are left out without an error. Use one --writer for one file. Without
-    --writer no other command continues the segment, so it is closed.
+    With --writer, the command skips as many rows of FILE as the segment already has, so it can be repeated after a
+    failure or when FILE has grown. The skipped rows are not compared with the segment: if FILE begins with other rows,
+    these are lost without an error. Use each --writer for one file only. Without --writer, no other command can
+    continue the segment, so it is closed.
 
     Without --node, data nodes that do not answer are skipped. Once a node may have opened the segment, no other node is
-    used. Exit code 4: the last rows may be stored; the message shows how to continue, so that no row is stored twice.
+    used. Exit code 4: the last rows may be stored; the message shows how to continue without storing a row twice.
     """
     columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -187,8 +187,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """How a command that failed is continued, without a row that is stored twice. `name`: of the writer, if one was
-    given. `closes`: as of the command."""
+    """How to continue after a failed command without storing a row twice. `name`: of the writer, if one was given.
+    `closes`: whether the command closes the segment."""
 
     writer: RealtimeWriter
     name: str
@@ -203,17 +203,17 @@ class Repetition:
         publishes = f"'palisade segments realtime close {writer.segment}' publishes"
         if writer.closes:
             stored = counted(writer.full_rows + writer.rows, "row")
-            return f"The first {stored} of FILE are stored, and {publishes} those of this segment"
+            return f"The first {stored} of FILE are stored; {publishes} those of this segment"
         as_writer = "" if self.name else f" with --node {writer.node} --writer {writer.name}"
         as_writer += " --close" if self.closes and not self.name else ""
         full = f"a FILE without its first {counted(writer.full_rows, 'row')}" if writer.full_rows else ""
         full = f" {'and' if as_writer else 'with'} {full}" if full else ""
-        rest = f"; {publishes} its rows without the rest of FILE" if writer.grows else ""
-        return f"To continue, repeat the command{as_writer}{full}: rows that are stored are skipped{rest}"
+        rest = f"; {publishes} the segment without the rest of FILE" if writer.grows else ""
+        return f"To continue, repeat the command{as_writer}{full}: stored rows are skipped{rest}"
 
 
 async def fill(writer: RealtimeWriter, file: Path, rows: Iterable[Any], closes: bool) -> dict[str, Any]:
-    """`rows`: of FILE. Raises BadSegment if it has fewer than the segment, so that they are those of another file."""
+    """`rows`: of FILE. Raises BadSegment if FILE has fewer rows than the segment: it is another file."""
     from palisade.wire.segment_errors import BadSegment
 
     known, found, batch = writer.rows, 0, list[Any]()

@@ -33,7 +33,7 @@ class RecoveryScreen(Protocol):
         ...
 
     def hide(self) -> None:
-        """Remove what is not meant to stay, until the next `show`."""
+        """Erase temporary output, such as a bar, until the next `show`."""
         ...
 
 

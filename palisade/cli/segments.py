@@ -154,7 +154,7 @@ async def check_keepers(client: Any, names: Sequence[str], deadline_s: float) ->
 async def ask_all(
     addresses: Mapping[str, str], deadline_s: float, silent: dict[str, str] | None = None
 ) -> dict[str, dict[str, Any] | None]:
-    """The report of each node on its segments; None for a node that does not answer. `silent`: as of `ask_each`. Raises
+    """The report of each node on its segments; None for a node that does not answer. `silent`: as in `ask_each`. Raises
     AuthorizationError."""
     return await ask_each(addresses, ask_one, min(TIMEOUT_S, deadline_s), silent)
 

@@ -98,8 +98,8 @@ async def ask_all(
     wrong: list[WrongPort] | None = None,
     reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row per node: the addressed nodes, and the other nodes that they know. Each has `ASK_S` for its answer, and all
-    together have `deadline_s`: nodes that an answer names are asked at once, beside those that do not answer.
+    """A row per node: the addressed nodes, and the other nodes that they know. Each request has `ASK_S`, all together
+    have `deadline_s`. Nodes that an answer names are asked at once, while other requests are still waiting.
 
     Addresses that have answered are removed from `silent`. `wrong`, `reasons`: as in `ask`."""
     loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ async def ask_all(
 
 
 async def follower_rows(endpoint: str, until: float) -> list[dict[str, Any]]:
-    """The nodes that are not members, as the node at `endpoint` knows them. `until`: as of the clock of the loop."""
+    """The nodes that are not members, as the node at `endpoint` knows them. `until`: in the time of the event loop."""
     loop = asyncio.get_running_loop()
     known = await followers_known_at(endpoint, min(ASK_S, until - loop.time()))
     left_s = min(ASK_S, until - loop.time())

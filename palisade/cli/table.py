@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FRAME = 3
 """Characters per column besides its content: two blanks and a border. The table has one more border at its end."""
 ROWS_MAX = 500
-"""Rows of one table. A long list is shown in several, because all of them take seconds to lay out."""
+"""Maximum rows of one table. A longer list is shown as several tables: a single one would take seconds to lay out."""
 CUT_MIN, WRAPPED_MIN = 16, 25
 """The least widths of a column that is cut or wraps. A time in the name of a segment, with its slash, has 25."""
 

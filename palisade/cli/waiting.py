@@ -59,7 +59,7 @@ async def waiting(why: Callable[[], str | None], *, only_terminal: bool = False)
 
 
 def nothing_shown() -> None:
-    """Where no notice is shown, none has to be erased."""
+    """Does nothing: no notice was shown, so none has to be erased."""
 
 
 @contextlib.asynccontextmanager

@@ -160,11 +160,11 @@ class Claim(GuardedBody):
         return entered.revision
 
     def _denied(self, error: PermissionDenied) -> PermissionDenied:
-        """Without the name of the key, which only this attempt has."""
+        """The error with the prefix instead of the key, which only this attempt uses."""
         name, prefix = (text.decode(errors="replace") for text in (self._prefix[:-1], self._prefix))
         reason = str(error).replace(self.key.decode(errors="replace"), f"all keys that begin with {prefix}")
         return PermissionDenied(
-            f"{name} can't be acquired: {reason}. It needs read and write there: 'palisade user grant-permission USER "
+            f"{name} can't be acquired: {reason}. A claim needs read and write: 'palisade user grant-permission USER "
             f"read {prefix}', and the same with write"
         )
 

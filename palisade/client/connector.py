@@ -23,8 +23,8 @@ CONNECT_S = 2.0
 STAGGER_S = 0.25
 """After this time without a response, the next address is tried as well (RFC 8305, Happy Eyeballs)."""
 BETTER_PART = 0.4
-"""The part of the timeout for reaching a better node, such as a leader that is frozen: the rest is for the request at a
-node that has answered."""
+"""The part of the timeout that may be spent on connecting to a better node, such as the leader, which may be frozen.
+The rest is for the request at a node that has answered."""
 LATE_PART = 0.05
 """A part of the timeout. If the attempt to reach the leader took longer, the node that named the leader is greeted
 again."""

@@ -68,7 +68,7 @@ class Lease(GuardedBody):
         self.closing = False
         """Whether `close` is running."""
         self.not_revoked: str | None = None
-        """Why `close` could not revoke the lease; None if it has, or has not been called."""
+        """Why `close` could not revoke the lease; None if it could, or was not called."""
 
     @property
     def id(self) -> int:
@@ -120,12 +120,12 @@ class Lease(GuardedBody):
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:
-        """Stop renewing and revoke the lease. Errors are ignored: then the lease expires by itself, and `not_revoked`
-        is the reason."""
+        """Stop renewing and revoke the lease. Errors are not raised: the lease then expires by itself, and
+        `not_revoked` has the reason."""
         if self._keeper is None:
             return
         keeper, self._keeper = self._keeper, None
-        self.closing, self.not_revoked = True, "it was interrupted"
+        self.closing, self.not_revoked = True, "interrupted"
         try:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)

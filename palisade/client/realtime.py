@@ -33,7 +33,8 @@ PAUSE_S = 0.1
 REQUEST_S, CONNECT_S = 5.0, 2.0
 LIVE = "/livez"
 LIVE_S, LIVE_S_MAX = 1.0, 4.0
-"""Time for the answer of a node before it is asked to open a segment: the first one, and that after repetitions."""
+"""How long a node may take to answer LIVE before it is asked to open a segment: at first, and the maximum of later
+rounds."""
 OUTCOME_UNKNOWN = 504
 AGAIN = {429, 503, OUTCOME_UNKNOWN}
 NAME_BYTES = 12
@@ -81,8 +82,8 @@ class RealtimeWriter:
         waits: Callable[[str], None] = lambda _: None,
         trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`waits` gets what the writer waits for at a data node, empty if for nothing. `trouble`: why the topology is
-        not known, as far as nodes have given a reason."""
+        """`waits` gets what the writer waits for at a data node, or "" for nothing. `trouble`: the reason that nodes
+        have given for not returning the topology, or None."""
         check_seconds("timeout_s", timeout_s)
         self.segment, self.rows, self.node = "", 0, target.node
         self.grows = self.closes = False
@@ -141,9 +142,9 @@ class RealtimeWriter:
     async def _open_anywhere(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """At the first node that answers and does not refuse it.
 
-        A node that may have opened it stays that of the writer, also if the caller is cancelled: at another node a
-        second segment would grow, which stays empty, and without which no query is complete. So a frozen node is found
-        by a request that changes nothing.
+        A node that may have opened it remains the writer's node, also if the caller is cancelled. Opening it at another
+        node would leave an empty second segment, without which no query is complete. Therefore each node is first asked
+        LIVE, which changes nothing, so that frozen nodes are skipped.
         """
         until, reasons, live_s = self._now() + self._timeout_s, "", LIVE_S
         while True:
@@ -240,10 +241,10 @@ class RealtimeWriter:
     async def _ask(
         self, path: str, body: Mapping[str, Any], until: float | None = None, *, after: str = ""
     ) -> dict[str, Any]:
-        """At the node of this writer. `after`: the reason of an attempt before that may have been executed.
+        """At the node of this writer. `after`: the error of an earlier attempt that may have been executed.
 
         Raises the errors of the node. At the deadline: Unavailable if no attempt was executed, else OutcomeUnknown;
-        both with the latest reason that a node gave, which a last attempt without an answer does not replace.
+        both with the latest reason that a node gave, even if the last attempt got no answer.
         """
         until, reason = self._now() + self._timeout_s if until is None else until, after
         nothing_done, given = not after, after

@@ -85,7 +85,7 @@ class JournalClient:
 
     @property
     def _reasons(self) -> str:
-        """Each copy with the reason why it gave no answer."""
+        """Each copy with the reason why it did not answer."""
         addresses = dict.fromkeys([*self._addresses, *self._failed])
         return "; ".join(f"{address}: {self._failed.get(address, 'not asked yet')}" for address in addresses)
 
@@ -115,9 +115,8 @@ class JournalClient:
             first = found[-1][0] + 1
 
     async def status(self, silent: set[str] | None = None) -> list[dict[str, Any]]:
-        """The status of each copy, in the order of the addresses. A copy that is silent, or of another role, and the
-        port of another server have only `address`, `state` and `reason`. `silent` has the addresses that have not
-        answered yet.
+        """The status of each copy, in the order of the addresses. An address without a copy of the role has only
+        `address`, `state` (one of NO_STATUS) and `reason`. `silent` has the addresses that have not answered yet.
 
         Raises WrongRole if the copies that answer are all of other roles."""
         silent = set() if silent is None else silent

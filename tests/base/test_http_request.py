@@ -103,8 +103,8 @@ def test_addresses_begin_with_the_last_that_answered() -> None:
     assert addresses.in_order() == ["a:1", "c:1"]
 
 
-async def test_connection_without_a_response_is_told_from_no_connection(address: str) -> None:
-    """`--at` of a frozen node wrote "no node answers" of a node that accepts connections (issue 16)."""
+async def test_connection_without_a_response_is_distinguished_from_no_connection(address: str) -> None:
+    """`--at` of a frozen node, which accepts connections, printed "no node answers" (issue 16)."""
     with pytest.raises(NoAnswer, match=rf"^{address} accepts connections, but has not answered within 0\.2 s$") as late:
         async with HttpRequests(timeout_s=0.2) as requests:
             await requests.json(address, "/silent")

@@ -127,7 +127,7 @@ def test_claim_without_the_right_names_the_right_and_how_it_is_granted(
     error = json.loads(result.stderr)["error"]
     assert (result.exit_code, error["code"]) == (1, "permission-denied")
     missing = f"user {user} needs {right} on all keys that begin with /a/l/: a user with admin can grant it"
-    assert error["message"].startswith(f"/a/l can't be acquired: {missing}. It needs read and write there: ")
+    assert error["message"].startswith(f"/a/l can't be acquired: {missing}. A claim needs read and write: ")
     assert "'palisade user grant-permission USER read /a/l/'" in error["message"]
 
 

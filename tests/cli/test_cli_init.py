@@ -142,7 +142,7 @@ def test_init_without_a_join_token_names_the_variable_for_it() -> None:
 def test_init_at_a_node_that_accepts_connections_and_does_not_answer_shows_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It wrote "n1 are not a cluster yet" and "no node answers" of a running cluster (issue 16)."""
+    """For a running cluster, it printed "n1 are not a cluster yet" and "no node answers" (issue 16)."""
     monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.2)
     with node_with((503, HANGS)) as (at, _):
         result = init("--at", at, "--timeout", "0.6")
@@ -150,8 +150,8 @@ def test_init_at_a_node_that_accepts_connections_and_does_not_answer_shows_that(
     first, last = result.stderr.splitlines()
     assert first.startswith(f"palisade: waiting: no answer yet from {at} to the request to create a cluster of n1")
     assert last == (
-        f"palisade: {at} accepts connections, but has not answered within 0.6 s; the node there is frozen or busy, or "
-        "give another --at"
+        f"palisade: {at} accepts connections, but has not answered within 0.6 s; the node there may be frozen or busy: "
+        "retry, or give another --at"
     )
 
 

@@ -65,8 +65,8 @@ def test_ls_lists_one_level(
 
 
 def test_ls_prints_each_page_at_once_and_no_node_counts_the_rest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`palisade ls` of 60,000 keys took 10 s and was silent until the end: for each page the node counted the keys that
-    follow (issue 16)."""
+    """`palisade ls` of 60,000 keys took 10 s and was silent until the end, because the node counted the remaining keys
+    for each page (issue 16)."""
     asked, read = list[bool](), Client._read
 
     async def first_page_only(self: Client, request: Range, timeout_s: float | None = None) -> RangeResult:

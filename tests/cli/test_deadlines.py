@@ -218,10 +218,10 @@ def test_request_that_no_node_can_answer_gives_the_reason_of_each(undecided: str
 
 
 def test_serializable_backup_names_the_way_without_a_majority(undecided: str, tmp_path: Path) -> None:
-    """It proposed to try again, which cannot help while the rights of the user cannot be verified (issue 16)."""
+    """It advised a retry, which cannot help while the rights of the user cannot be verified (issue 16)."""
     command = f"backup {tmp_path}/b --serializable --timeout 1 --endpoints {undecided} --user root"
     done = CliRunner().invoke(main, command.split(), env={"PALISADE_PASSWORD": "secret"})
-    assert "--serializable needs a majority as well, which verifies the user; docs/operations.md" in done.stderr
+    assert "--serializable needs a majority as well, to verify the user; docs/operations.md" in done.stderr
 
 
 @pytest.mark.parametrize(

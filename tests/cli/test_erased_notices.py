@@ -1,4 +1,4 @@
-"""On a terminal, no line about a wait or a progress stays: also if the command writes other output meanwhile.
+"""On a terminal, waiting notices and progress bars are erased, also if the command writes other output meanwhile.
 
 Lines of `backup`, `recovery --at` and `journal read` stayed, unlike docs/cli.md states (issue 16).
 """
@@ -33,7 +33,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left_on(stderr: str) -> str:
-    """What stays: without the texts that are followed by their erasure."""
+    """The text without the parts that were erased."""
     *_, last = stderr.split(CLEAR_BELOW)
     return last
 

@@ -64,8 +64,8 @@ def test_held_command_that_ended_by_the_same_ctrl_c_keeps_its_exit_code(caplog: 
     ],
 )
 def test_scenario_ends_at_once_by_ctrl_c_while_it_reads_its_data(more: tuple[str, ...], shown: list[str]) -> None:
-    """It waited for the end of the reading, 5 to 7 s, without a word. Later, the interpreter aborted at its end if the
-    thread that reads was inside of a write, or of code in C++, at that moment: this one always writes."""
+    """It waited silently for the end of the reading, 5 to 7 s. Later, the interpreter aborted at its end if the thread
+    that reads was in a write or in C++ code at that moment; the thread of this test always writes."""
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW_DEMO, "scenario", "run", "replay", *more],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The notice of a command whose leader waits for a silent node names that node, not the leader alone (issue 16)."""
+"""If the leader waits for a silent node, the notice of a waiting command names that node (issue 16)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_notice_names_the_node_that_the_leader_waits_for(command: str, monkeypat
     with cli_node(fencing_view=lambda: waiting_for(n3=900)) as node:
         where = ["--timeout", "0.8", "--endpoints", node.endpoint, *(["--", after] if after else [])]
         done = CliRunner().invoke(main, [*before.split(), *where], input="a long password\n")
-    reason = "n1 waits for n3, until it acknowledges a change, or its lease ends"
+    reason = "n1 waits for n3, until it acknowledges a change or its lease ends"
     assert f"palisade: waiting: {reason}\n" in done.stderr
 
 
@@ -56,11 +56,11 @@ def test_reason_of_a_node_without_leases_names_the_remedy() -> None:
         view = waiting_for(**until_ms)
         return text_of({"member": "n1", "fencing": {"waits": view["leader"]["waits"]}})
 
-    both = "n1 waits for n2 and n3, until they acknowledge a change, or their leases end"
+    both = "n1 waits for n2 and n3, until they acknowledge a change or their leases end"
     assert text(n2=1, n3=2) == both
     assert text(n2=None) == "n1 waits because n2 does not support leases: upgrade it"
     assert text(n2=1, n3=None) == (
-        "n1 waits for n2, until it acknowledges a change, or its lease ends; because n3 does not support leases: "
+        "n1 waits for n2, until it acknowledges a change or its lease ends; because n3 does not support leases: "
         "upgrade it"
     )
     assert text_of({"member": "n1", "fencing": {"waits": []}}) is None

@@ -68,27 +68,27 @@ class FullWriter(Writer):
             "",
             True,
             {},
-            "To continue, repeat the command with --node n1 --writer 0123abcd --close: rows that are stored are "
-            "skipped; 'palisade segments realtime close clicks/0' publishes its rows without the rest of FILE",
+            "To continue, repeat the command with --node n1 --writer 0123abcd --close: stored rows are skipped; "
+            "'palisade segments realtime close clicks/0' publishes the segment without the rest of FILE",
         ),
         (
             "w1",
             True,
             {"grows": False},
-            "To continue, repeat the command: rows that are stored are skipped",
+            "To continue, repeat the command: stored rows are skipped",
         ),
         (
             "w1",
             False,
             {"full_rows": 9, "grows": False},
-            "To continue, repeat the command with a FILE without its first 9 rows: rows that are stored are skipped",
+            "To continue, repeat the command with a FILE without its first 9 rows: stored rows are skipped",
         ),
         (
             "",
             True,
             {"full_rows": 9, "closes": True},
-            "The first 11 rows of FILE are stored, and 'palisade segments realtime close clicks/0' publishes those of "
-            "this segment",
+            "The first 11 rows of FILE are stored; 'palisade segments realtime close clicks/0' publishes those of this "
+            "segment",
         ),
     ],
 )
@@ -124,10 +124,10 @@ def test_append_whose_outcome_is_unknown_has_code_4_and_names_its_writer(
     assert done.exit_code == 4
     message = json.loads(done.stderr)["error"]["message"]
     assert message.startswith("n1: no answer in time; it may have been executed. To continue, repeat the command with ")
-    assert "--node n1 --writer 0123abcd --close: rows that are stored are skipped" in message
+    assert "--node n1 --writer 0123abcd --close: stored rows are skipped" in message
 
 
-def test_file_of_another_format_opens_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_in_another_format_opens_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt with a CSV file left an open segment without rows (issue 16)."""
     opened = list[Any]()
     monkeypatch.setattr(Client, "realtime", lambda *_, **__: opened.append(1))

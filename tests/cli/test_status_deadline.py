@@ -48,7 +48,7 @@ class Nodes:
 async def test_members_and_followers_that_do_not_answer_take_one_timeout(
     endpoints: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--timeout 2` took 5.8 s: the members, the topology and the followers were asked one after the other."""
+    """`--timeout 2` took 5.8 s: members, topology and followers were requested one after the other."""
     Nodes(monkeypatch)
     began = time.monotonic()
     rows = await status_module.ask_all(endpoints, 0.4)

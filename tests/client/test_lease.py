@@ -232,8 +232,8 @@ def test_lease_counts_its_time_from_before_the_request(world: ClaimsWorld) -> No
     assert lease.valid
 
 
-def test_closed_lease_knows_why_it_could_not_be_revoked(world: ClaimsWorld) -> None:
-    """The reason was lost: a command could not report that its lock still exists (issue 16)."""
+def test_closed_lease_has_the_reason_why_it_was_not_revoked(world: ClaimsWorld) -> None:
+    """The reason was lost, so a command could not report that its lock still exists (issue 16)."""
     holder = world.process("p1")
     reasons = list[str | None]()
 

@@ -376,7 +376,7 @@ async def test_refusals_of_the_nodes_are_named_although_the_topology_is_lost_at_
     await writer.release()
 
 
-def test_nodes_that_do_not_answer_are_left_before_anything_is_sent_to_them() -> None:
+def test_nodes_that_do_not_answer_are_skipped_before_a_segment_is_opened() -> None:
     """`append` waited its whole deadline for a frozen node, although others were healthy (issue 16)."""
     nodes = DataNodes()
     nodes.silent = {"n1", "n2"}
@@ -416,7 +416,7 @@ def test_nothing_was_done_if_no_node_answers() -> None:
     assert nodes.asked == []
 
 
-async def test_rows_that_a_node_may_have_stored_without_its_announcement_are_not_called_undone() -> None:
+async def test_rows_refused_as_not_announced_have_an_unknown_outcome() -> None:
     """503 `realtime-not-announced` means that the rows may be stored (docs/http-api.md)."""
     nodes = DataNodes()
     writer = nodes.writer(timeout_s=0.05, node="n1")

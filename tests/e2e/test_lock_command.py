@@ -141,7 +141,7 @@ def test_lock_is_released_when_its_holder_gets_a_stop_signal(
 def test_claim_that_cannot_be_released_is_reported_after_a_stop_signal(
     node: CliNode, start: Callable[..., subprocess.Popen[str]], command: str, what: str
 ) -> None:
-    """With a frozen majority the command ended 2.1 s after Ctrl-C without a word (issue 16)."""
+    """With a frozen majority the command ended 2.1 s after Ctrl-C without a message (issue 16)."""
     process = start(*command.split(), "--ttl", "30")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -151,9 +151,11 @@ def test_claim_that_cannot_be_released_is_reported_after_a_stop_signal(
     began = time.monotonic()
     notice = process.stderr.readline()
     assert time.monotonic() - began < 1
-    assert notice.startswith(f"palisade: waiting: releasing the {what}; Ctrl-C again to leave (n1 knows no leader")
+    assert notice.startswith(
+        f"palisade: waiting: releasing the {what}; Ctrl-C again to exit at once (n1 knows no leader"
+    )
     *_, last = process.communicate(timeout=WITHIN_S)[1].splitlines()
-    assert last.startswith(f"palisade: the {what} could not be released (no answer within 2 s): it ends with its lease")
+    assert last.startswith(f"palisade: the {what} could not be released (no answer within 2 s): it expires with its")
     assert process.returncode == 128 + signal.SIGINT
 
 
@@ -171,7 +173,7 @@ def test_second_stop_signal_leaves_the_claim_to_its_lease(
     began = time.monotonic()
     _, err = process.communicate(timeout=WITHIN_S)
     assert time.monotonic() - began < 1
-    assert err.splitlines()[-1].startswith("palisade: the lock could not be released (it was interrupted): it ends")
+    assert err.splitlines()[-1].startswith("palisade: the lock could not be released (interrupted): it expires with")
     assert process.returncode == 128 + signal.SIGINT
 
 

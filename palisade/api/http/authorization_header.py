@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from palisade.api.http.request_head import HttpReply, RequestPlan
 
 PATIENCE_S = 3.0
-"""How long a row of the permissions may take to read: less than clients wait for a response, so that they get the
-reason and can try another node."""
+"""Time limit for reading one row of the permissions: less than clients wait for a response, so that they get the reason
+and can try another node."""
 PATIENCE_SHARE = 0.5
-"""The same, as a part of the time that the client waits for the response (`TIMEOUT_HEADER`)."""
+"""The limit as a part of the client's timeout, if the client sends it (`TIMEOUT_HEADER`)."""
 TIMEOUT_DIGITS_MAX = 12
 _CALLER: web.RequestKey[Caller] = web.RequestKey("caller")
 
@@ -36,7 +36,7 @@ def caller_of(request: web.Request) -> Caller:
 
 
 def patience_of(timeout_ms: str | None) -> float:
-    """How long each row of the permissions may take to read. `timeout_ms`: the header of the client, if it has one."""
+    """Time limit for reading each row of the permissions. `timeout_ms`: the value of the client's TIMEOUT_HEADER."""
     if timeout_ms is None or not timeout_ms.isdecimal() or len(timeout_ms) > TIMEOUT_DIGITS_MAX:
         return PATIENCE_S
     return min(PATIENCE_S, PATIENCE_SHARE * int(timeout_ms) / 1000)
@@ -125,7 +125,7 @@ class HttpCallers:
     async def authenticate(
         self, header: str | None, where: str, action: object, timeout_ms: str | None = None
     ) -> AuthenticatedCaller:
-        """`timeout_ms`: as of `patience_of`. Raises AuthorizationError, which is then in the audit log."""
+        """`timeout_ms`: as in `patience_of`. Raises AuthorizationError, which is then in the audit log."""
         authorizer, patience_s = self.authorizer, patience_of(timeout_ms)
         try:
             identity = await authorizer.identify(from_header(header), where, patience_s)

@@ -37,7 +37,7 @@ async def test_node_that_cannot_read_the_permissions_answers_before_http_clients
 async def test_node_that_cannot_read_the_permissions_answers_within_the_time_of_the_client(
     http: ClientSession, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch, timeout_ms: str
 ) -> None:
-    """With `--timeout 2` the command wrote "no node answers" of a node that refused after 3 s (issue 16)."""
+    """With `--timeout 2` the command printed "no node answers" for a node that refused after 3 s (issue 16)."""
 
     async def never(_: bytes) -> PermissionRow | None:
         return await asyncio.sleep(3600)
