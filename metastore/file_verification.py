@@ -1,10 +1,10 @@
 """Verifies a store's file as a whole, beyond the checks of single reads.
 
-A checksum shows that a value is correct, not that one is missing. So a file is verified at rest when it is opened: the
-structure of all pages (every page reachable once or free, keys in order, counters correct), by the walker that comes
-with py-lmdb, and the checksum of every value. This takes about 10 s per GiB (metastore/DESIGN.md): small files are
-verified at once, larger ones by a child process while the node works; until that has succeeded, nothing is written to
-the file.
+A checksum shows that a value is correct, not that one is missing. Thus a file is verified at rest when it is opened:
+the structure of all pages (every page reachable once or free, keys in order, counters correct), by the walker that
+comes with py-lmdb, and the checksum of every value. This takes about 10 s per GiB (metastore/DESIGN.md): small files
+are verified at once, larger ones by a child process while the node works; until that has succeeded, nothing is written
+to the file.
 
 The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would
 silently restore an older state. The two numbers are always consecutive, and this is checked as well. A flip of the

@@ -1,7 +1,7 @@
 """The events of the retained revisions: written (plain puts: `plain_put_batch.py`), and read by watches, reads at older
 revisions and digests.
 
-Every event contains the row that it replaced. So the version of a key at revision r is in KEY, or is the row replaced
+Every event contains the row that it replaced. Thus the version of a key at revision r is in KEY, or is the row replaced
 by the oldest event of the key after r; since r is not below MM, no compaction has removed that event. The search goes
 back from row to row, with longer jumps: each row points to a milestone, one of every 64 rows of its key, and a
 milestone to the previous one. For n events since r that is at most n/64 + 64 steps.

@@ -1,7 +1,7 @@
 """The leader's own proposals: expired leases, retention, eviction of results, clearing the alarm, ticks.
 
 They depend only on replicated state and the leader's clock, and are executed only through the log, where each command
-is checked again. So a wrong, late or repeated proposal is harmless.
+is checked again. Thus a wrong, late or repeated proposal is harmless.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ one key is one look-up. Its *pointer* is revision and sub, the number of the eve
 
 A *leaf* is the hash of the content alone (`row[LINK_BYTES:]`), which vaults have as well as replicas.
 
-REVISION holds the events in blocks (`history.py`). An event is the written row followed by the row that it replaced. So
-every version that a retained revision can read is in a block of a later revision, or in KEY.
+REVISION holds the events in blocks (`history.py`). An event is the written row followed by the row that it replaced.
+Thus every version that a retained revision can read is in a block of a later revision, or in KEY.
 """
 
 from __future__ import annotations

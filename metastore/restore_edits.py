@@ -3,11 +3,11 @@
 - The generation grows: a node with a copy of later state must notice that this state is lost.
 - Every lease starts its full ttl again. Its holder could not keep it alive since the backup, and a lease must not end
   before its ttl; the clock of the leases continues from the backup's.
-- Everything else stays: the id of the cluster, revisions, history, digests. So do the results of writes with a request
-  id: a write before the backup is in the state, and its retry gets the first result. A write after it is not, has no
-  result, and is executed when it is sent again.
+- Everything else stays: the id of the cluster, revisions, history, digests, and the results of writes with a request
+  id. A write before the backup is in the state, and its retry gets the first result. A write after the backup is not in
+  the state, has no result, and is executed when it is sent again.
 
-The same backup produces the same bytes on every machine: so a group may be restored node by node.
+The same backup produces the same bytes on every machine, so a group can be restored node by node.
 """
 
 from __future__ import annotations

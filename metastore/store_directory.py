@@ -7,7 +7,7 @@
     UNVERIFIED  the store is in use, and its file is not verified yet: after a crash verify it first
 
 A complete snapshot becomes the store by two renames. A crash between them leaves no `current`; the next start then
-finishes the swap. So one complete store exists at every moment.
+finishes the swap. Thus one complete store exists at every moment.
 """
 
 from __future__ import annotations

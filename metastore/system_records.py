@@ -1,10 +1,10 @@
 """Small records about the cluster itself (members, rules) that nodes keep beside the users' keys.
 
 They are replicated state, changed by the log alone, but not keys: they have no revision, do not count for the quota,
-and appear in no range, watch or digest of the users' data; the key APIs cannot change them. So a range over the whole
+and appear in no range, watch or digest of the users' data; the key APIs cannot change them. Thus a range over the whole
 key space shows exactly the users' keys, and each revision is a change by a user, as in etcd.
 
-A write names the versions that its decision is based on; if any of them has changed, it is refused as a whole. So
+A write names the versions that its decision is based on; if any of them has changed, it is refused as a whole. Thus
 read, decide and write needs no lock, and replicas need not repeat the decision. The version of a record is the index of
 the log entry that wrote it. The records are in META, under their own prefix.
 """

@@ -137,7 +137,12 @@ OPTIONS = (
     Option("stream", "stream", Address.parse, "Address to serve the msgpack stream on, as host:port."),
     Option("initial-cluster", "initial_cluster", read_members, "Members of a new cluster: id=host:peer-port,..."),
     Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to join."),
-    Option("swim", "swim", Address.parse, "UDP address of SWIM, which discovers other nodes; default: that of --peer."),
+    Option(
+        "swim",
+        "swim",
+        Address.parse,
+        "UDP address of SWIM, which discovers nodes; default: that of --peer, else --http.",
+    ),
     Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes to contact first: host:port,..."),
     Option(
         "seeds-from",

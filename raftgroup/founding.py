@@ -3,9 +3,9 @@
 Each storage gets a random name, its incarnation, on creation. A founding member durably pins the first incarnation that
 it sees of every other founding member, and sends its pins to all of them. It takes part in elections once all founding
 members report the same complete map; that map is the first membership, and from then on messages of another storage
-under one of these ids are ignored. So a founding member that lost its disk cannot vote twice: before the map is agreed
-there are no votes, and afterwards each other member has pinned the lost storage. Price: the first start needs all
-founding members; later ones need a majority.
+under one of these ids are ignored. Thus a founding member that lost its disk cannot vote twice: before the map is
+agreed there are no votes, and afterwards each other member has pinned the lost storage. Price: the first start needs
+all founding members; later ones need a majority.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Members of different generations never work together; a node left behind by a newer generation stops.
 
 A *generation* is a history of the group. A restored backup and a forced new cluster break it: the earlier and the later
-log do not follow from each other, though cluster, members and even storages may be the same. So every membership names
-its generation, every greeting contains it, and a greeting of another generation is refused, newer or older.
+log do not follow from each other, though cluster, members and even storages may be the same. Thus every membership
+names its generation, every greeting contains it, and a greeting of another generation is refused, newer or older.
 
 A joining node has no generation. It takes that of the leader whose log it copies, before it copies anything, and keeps
 it. The log itself cannot determine it: a log begins with the past, with earlier generations, and restarted members of

@@ -6,8 +6,8 @@ Two tables. The checksum of a record covers its key, so a record stored under a 
     meta    key = name: format, base, term (and vote), user:...     value = crc32 (4) + content
 
 Guarantees, with reasons:
-- A sync is one LMDB transaction with all changes since the last one. So a crash leaves the log as of a completed sync,
-  or of the one in progress, never a part of one. LMDB is never opened without its own syncs.
+- A sync is one LMDB transaction with all changes since the last one. Thus a crash leaves the log as of a completed
+  sync, or of the one in progress, never a part of one. LMDB is never opened without its own syncs.
 - The loop fills the transaction, and the thread of `LoopCommits` only commits it. So LMDB's own locks are off
   (`lock=False`: a transaction may then end in another thread). They are replaced by `DirectoryLock` against other
   processes, one write transaction at a time, and reads that begin and end between two of them.

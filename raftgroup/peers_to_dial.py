@@ -1,7 +1,7 @@
 """The nodes that a member keeps connected: known members, and nodes with a newer membership.
 
 A member answers on connections that it has dialled itself. A joining node knows no member yet, and a node that was away
-may receive messages of a leader that joined meanwhile. So a node that greets with a newer membership is dialled back
+may receive messages of a leader that joined meanwhile. Thus a node that greets with a newer membership is dialled back
 until this node's own log has caught up. A node that greets from another port than in the membership has moved, or had
 no address before; it is dialled there until the membership has the same address. A removed node is disconnected a
 moment after its removal is committed, and not before: the change may be undone, and a node that requested its own

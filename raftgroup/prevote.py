@@ -1,7 +1,7 @@
 """Pre-vote: a node campaigns only if a majority would vote for it (Raft thesis 9.6).
 
-So a node that returns from isolation, or was removed, does not raise the term of others. PySyncObj has no pre-vote; its
-engine asks `connectedToAnyone` right before each election, and gets False until `PreVote.won`.
+Thus a node that returns from isolation, or was removed, does not raise the term of others. PySyncObj has no pre-vote;
+its engine asks `connectedToAnyone` right before each election, and gets False until `PreVote.won`.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class AwaitedProposal(Proposal):
 class Proposals:
     """Proposals that wait to be proposed, in order, and those that wait for their deadline.
 
-    Proposals with the same timeout are due in order of arrival, because the clock is monotonic. So there is one queue
+    Proposals with the same timeout are due in order of arrival, because the clock is monotonic. Thus there is one queue
     per timeout, and ended proposals are removed at its front.
     """
 

@@ -1,12 +1,12 @@
 """The leader's quorum lease: how long the leader can be sure that no other node leads.
 
 A voter that has received from a leader refuses every vote and pre-vote for the minimum election timeout after that
-(`may_vote`). It received no earlier than the leader *sent* the append that it acknowledges. So while less than that
+(`may_vote`). It received no earlier than the leader *sent* the append that it acknowledges. Thus while less than that
 timeout has passed since the majority-th latest send time, no majority can have elected another leader (Raft thesis
 6.4.1). Clocks may drift apart by the bound rho; the lease is shorter by that much.
 
 A leader that hands over first gives up its lease for the rest of its term: the voters ignore their promise for that
-campaign, which may arrive late. So if no node takes over, its term must end as well (`Replica.resign`): otherwise it
+campaign, which may arrive late. Thus if no node takes over, its term must end as well (`Replica.resign`): otherwise it
 would continue to lead without ever holding a lease again.
 """
 

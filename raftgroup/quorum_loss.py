@@ -2,7 +2,7 @@
 
 Guarantee: the survivor's log is kept completely, including entries not known to be committed, because they may have
 been acknowledged. Two entries are appended, durable both or neither by one sync. One is the membership with the
-survivor as the only voter, in a new generation; the other informs the state machine. So the survivor elects itself at
+survivor as the only voter, in a new generation; the other informs the state machine. Thus the survivor elects itself at
 its next start, commits all of its log, and every member that joins later reaches the same state from the same log. This
 also ends a pending change of membership that only lost members could have committed: the newest membership of a log is
 effective, and that is now this one.

@@ -1,7 +1,7 @@
 """Whether this member was removed from the group. A removed member serves nothing from that moment, and ends.
 
 Its own log contains the committed removal. A member that was offline learns of it from the refusals of the others:
-they decide by committed memberships, and refuse only a node whose own membership is not newer. So a refusal counts at
+they decide by committed memberships, and refuse only a node whose own membership is not newer. Thus a refusal counts at
 once for a node whose newest membership is committed and contains it. Otherwise it counts only while no member is
 connected for some time: a lagging member may know the removal and not yet that the node was added again.
 

@@ -2,7 +2,7 @@
 
 A member numbers its requests to others. If it counted from one after each start, a late answer to a request before a
 crash would be mistaken for the answer to a present one: a write would be reported as applied although it is in no log.
-So each start counts from a random place. Two starts whose ranges overlap are too unlikely to matter: there are 2^52
+Thus each start counts from a random place. Two starts whose ranges overlap are too unlikely to matter: there are 2^52
 places, and each start uses as many as it sends requests.
 """
 

@@ -1,7 +1,7 @@
 """`Peers` over TCP: the transport between the members of a group.
 
 Each member dials every other one and sends on the connection that it dialled; it receives on those that the others
-dialled. So no tie must be broken, and each direction is detected as dead separately. Guarantees:
+dialled. Thus no tie must be broken, and each direction is detected as dead separately. Guarantees:
 
 - Frames of one connection arrive in order and complete, or the connection ends. Only the connection of a member that
   greeted last is used for receiving, so no message of an earlier connection arrives after one of a later connection.

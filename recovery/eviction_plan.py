@@ -1,7 +1,7 @@
 """The plan of a smart eviction: stored before it runs, so that it continues after a crash (R5). Pure.
 
-A resource whose eviction or fetching has begun may be incomplete and look complete. So an unfinished plan is finished,
-or the next plan evicts its open resources; it is never dropped.
+A resource whose eviction or fetching has begun may be incomplete and look complete. Thus an unfinished plan is
+finished, or the next plan evicts its open resources; it is never dropped.
 
 The number of finished steps is stored beside the plan, so that a step costs the same in a long plan.
 """

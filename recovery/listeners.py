@@ -1,9 +1,9 @@
 """Notification of each change: the listeners of the components, in order, none before all components have started.
 
 Guarantees, with reasons:
-- No listener is notified before `open`, which the lifecycle calls when the last component has started. So a listener
+- No listener is notified before `open`, which the lifecycle calls when the last component has started. Thus a listener
   may rely on every component, its own and others.
-- Revisions come in order, each once, and the next one begins after all listeners have handled the previous one. So a
+- Revisions come in order, each once, and the next one begins after all listeners have handled the previous one. Thus a
   listener never handles two at a time.
 - If one listener fails, the others still finish that revision (none is interrupted), the revision does not count as
   handled, and notifications end: the node stops, and its next start repeats the revision. A listener must therefore
@@ -81,7 +81,7 @@ class Listeners:
         """Call it within the component's start. Raises ComponentError once notifications have begun.
 
         `below`: only the keys with this prefix matter, and several revisions may arrive as one difference (a leap of
-        the vault). Other keys may be among the changes. So a member's vault still follows the flushes of its store.
+        the vault). Other keys may be among the changes. Thus a member's vault still follows the flushes of its store.
         """
         self._refuse_late(component)
         if below is None:

@@ -1,6 +1,6 @@
 """From the vault to the cluster's state: decide, move, decide again, until the node has caught up (R2 to R8).
 
-One loop for all cases. Each turn reads LM and MM, and decides by the table on the present vault. So a replay that
+One loop for all cases. Each turn reads LM and MM, and decides by the table on the present vault. Thus a replay that
 compaction overtakes, one that costs too much, and a crash at any point need no special handling.
 
 The order at a start: snapshot if needed, eviction, components, replay. Components never see a vault between two

@@ -1,8 +1,8 @@
 """Applies revision by revision, first to the listeners, then to the vault: as if each update had arrived live (R4).
 
 A revision is committed to the vault only after every listener has handled it, and is verified against the vault before
-any listener is notified. So if a listener fails, LV stays before that revision, and the next start repeats it; none is
-skipped. If the process dies before a commit, the revisions of that commit are repeated: at most `COMMIT_S` of work.
+any listener is notified. Thus if a listener fails, LV stays before that revision, and the next start repeats it; none
+is skipped. If the process dies before a commit, the revisions of that commit are repeated: at most `COMMIT_S` of work.
 """
 
 from __future__ import annotations

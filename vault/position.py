@@ -2,7 +2,7 @@
 
 *Coverage* states the revision as of which each key range is known while a snapshot is applied in chunks: keys before
 `until` of the first segment as of its revision, and so on; the last segment has no end. Changes after a segment's
-revision are still missing. So committed chunks stay useful even if the next attempt has a later target.
+revision are still missing. Thus committed chunks stay useful even if the next attempt has a later target.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Guarantee: a read of a key in a strict region returns what a linearizable read o
 between its call and its return; or it raises. Reason: the node's lease is bound to a revision, and the node sends
 STAGED only after the change is marked in LMDB and the fence page has a new sequence (`palisade/fencing/DESIGN.md`). A
 read takes a snapshot, then checks the page. If page and clock show a valid lease, and the sequence equals that of the
-copy verified before, the fence was up all the time between. So the snapshot has every change that may have been
+copy verified before, the fence was up all the time between. Thus the snapshot has every change that may have been
 acknowledged, as a row or as a mark. A page that has not changed is checked once.
 
 Each read takes and releases its own snapshot, so an idle reader pins no page. Keeping it would save a tenth of a read.

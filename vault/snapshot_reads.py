@@ -2,16 +2,16 @@
 
 A key with a row above RR is pending: the old value must not be served, because other nodes may serve the change at any
 moment, and the change must not be served yet. If a row is above LV and not above RR, the row is the value: it is
-released and not applied yet. Otherwise the entry is the value: it includes everything up to LV. So all strict keys are
-shown as of the later of LV and RR.
+released and not applied yet. Otherwise the entry is the value: it includes everything up to LV. Thus all strict keys
+are shown as of the later of LV and RR.
 
 A range is answered as of one revision. Only strict changes are marked, so a range that also has keys of eventual
 regions is shown as of LV, from the entries alone. If a key of it has a change above LV when the read begins, the read
 first waits until LV is there: everything acknowledged before the read began is then among the entries.
 
 A reader that found a key pending returns exactly that change once RR reaches it. At the moment of the snapshot nothing
-later was released (it was not even staged here), so at that moment or at the release the change was the latest one. So
-a key under constant writes remains readable.
+later was released (it was not even staged here), so at that moment or at the release the change was the latest one.
+Thus a key under constant writes remains readable.
 """
 
 from __future__ import annotations

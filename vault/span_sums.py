@@ -1,7 +1,7 @@
 """Finds the keys that only one of two sides has, if they are few. Pure.
 
 A *span* is a key range with up to 32 live keys, described by their number and the sum of their hashes. A side that has
-all of them and some more computes how many more, and for one or two also which, from the surplus of the sum. So no
+all of them and some more computes how many more, and for one or two also which, from the surplus of the sum. Thus no
 single keys are sent, and a span without a difference is skipped by counting. The result is not proof; the sum of the
 bucket is (`palisade/base/digest.py`).
 """

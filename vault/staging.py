@@ -1,7 +1,7 @@
 """Changes that a vault has before they may be served: stage, release, and the strict keys meanwhile (F3, F5).
 
 `stage` returns when the rows are committed and the fence page is updated: only then may STAGED be sent. Nothing of it
-is synced: after a power failure the node is fenced, and receives the rows again. So no reader misses both the row and
+is synced: after a power failure the node is fenced, and receives the rows again. Thus no reader misses both the row and
 its change.
 
 A row of PENDING means: this key has a change at this revision. The old value must not be served once the change is

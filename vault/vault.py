@@ -1,6 +1,6 @@
 """A node's copy of the cluster's state at one revision, LV (R1).
 
-Data, LV, chain digest, bucket digests and marks change in one commit of the backend. So after any crash the vault is
+Data, LV, chain digest, bucket digests and marks change in one commit of the backend. Thus after any crash the vault is
 the complete state of the cluster at some revision that was LV, and LV is never ahead of the content. Only the small
 records and the bucket sums (64 KiB, read on opening) are in memory; they change once a commit has succeeded.
 

@@ -2,7 +2,7 @@
 
 A checksum shows that a value is correct, not that one is missing. The bucket sums show that: they are recomputed from
 every entry. The record of LV contains the total of the sums, because entries and sums that are both of an older moment
-match each other as well. So a vault that passes is, bit for bit, the cluster's state at LV, if its digests are the
+match each other as well. Thus a vault that passes is, bit for bit, the cluster's state at LV, if its digests are the
 cluster's. `verify` reads one moment, in slices, while the vault continues. `verify_at_rest` adds the structure of the
 pages, for a file that no process has open.
 """

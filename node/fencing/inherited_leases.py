@@ -1,7 +1,7 @@
 """Leases from before a break of history, whose holders are unknown: the first leader waits for them once.
 
 A backup contains the holders that were registered when it was taken, and the survivor of a lost majority those that it
-has records of. Another holder may serve lost changes until its lease expires. So the new history has one additional
+has records of. Another holder may serve lost changes until its lease expires. Thus the new history has one additional
 record, under a name that no node has: the first leader treats it as a holder that was granted a lease a moment ago and
 does not respond, and releases nothing before that lease has expired (F3). No node has that name, so the record is then
 removed like that of any node that has left.

@@ -6,7 +6,7 @@
     body    one msgpack value
 
 Guarantees for any input: a frame longer than allowed is refused on its length alone, before any of it is kept. A frame
-that does not match its checksum, or is not exactly one msgpack value of plain types, is never passed on. So a sender
+that does not match its checksum, or is not exactly one msgpack value of plain types, is never passed on. Thus a sender
 can make a node keep at most one frame of the allowed size, and a nested, oversized or truncated body causes only a
 refusal: every length in it is checked against the size of the frame, msgpack limits nesting, map keys are strings or
 bytes, and extension types are not accepted.

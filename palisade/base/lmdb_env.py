@@ -1,7 +1,7 @@
 """LMDB files of journal, store and vault: opened, errors that mean damage, growth, verification of a file.
 
 LMDB follows pointers of a damaged page beyond the file and aborts the process; py-lmdb's own checks detect most
-such damage, but not all (seen: SIGBUS, a failed C assertion). So the structure of every page is verified first, in
+such damage, but not all (seen: SIGBUS, a failed C assertion). Thus the structure of every page is verified first, in
 Python, by the walker that comes with py-lmdb: about 5 s per GiB.
 
 The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would

@@ -1,7 +1,7 @@
 """The order in which components start: each one after everything that it needs. Pure.
 
-The order depends only on the declarations: of the components that could start next, the one declared first does. So all
-starts of a node have the same order.
+The order depends only on the declarations: of the components that could start next, the one declared first does. Thus
+all starts of a node have the same order.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ replica, failback. One raise takes three steps, so that a crash between them hea
 
 `served` is the last committed sequence, with which a copy has served. A copy is the newest if its local sequence is not
 lower: a higher one was claimed only, never served with. A sequence is claimed once, by one copy; a claim that was not
-committed is never resumed but followed by the next one. So a returning copy can't mistake another's sequence for its
+committed is never resumed but followed by the next one. Thus a returning copy can't mistake another's sequence for its
 own (ABA).
 
 The guards are the lock's creation revision (the fencing token) and the record's modification revision. The transaction

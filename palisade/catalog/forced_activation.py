@@ -1,6 +1,6 @@
 """An operator decides which copy of a role counts, where `activation.decide` stops or waits. Pure (A4, seed 004).
 
-The forced copy gets a sequence above the agreed one and above that of every copy that was compared. So it is the
+The forced copy gets a sequence above the agreed one and above that of every copy that was compared. Thus it is the
 newest, and every other copy follows it. No number is lowered, hence no earlier decision becomes valid again.
 
 The steps are those of `activation.py`: the record is claimed, the local sequence is written, the record is committed.

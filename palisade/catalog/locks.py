@@ -1,7 +1,7 @@
 """Locks: one record per object, so that no two procedures change the same object at once. Pure.
 
 A lock is a place in a tree; every name ends with a slash (`paths/plant/line1/`). It includes everything below. The
-transaction that acquires it compares that there is no lock at the place, below it or above it. So two procedures that
+transaction that acquires it compares that there is no lock at the place, below it or above it. Thus two procedures that
 touch the same object need a common lock, and the later one is rejected with the name of the other. Locks have no lease:
 every procedure ends under any leader, and the transaction that ends it releases its locks.
 """

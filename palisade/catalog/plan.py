@@ -1,7 +1,7 @@
 """The changes of a catalog operation, computed from rows that were read. Pure.
 
 A plan requests rows as it needs them: `CatalogRows` raises `NeedsRow` or `NeedsRange` for a row that was not read yet;
-the engine reads it and plans again from the start. So the plan depends exactly on the rows it has requested. The
+the engine reads it and plans again from the start. Thus the plan depends exactly on the rows it has requested. The
 transaction that begins the change compares them, so a plan made from outdated rows is never executed.
 """
 

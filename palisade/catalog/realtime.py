@@ -7,9 +7,9 @@ twice. Its life is that of its record:
     published   one transaction sets rows, size and digest; the ingester serves the same rows as a file
     given up    replication factor 0: lookups list it as not served
 
-It is opened as loaded, in the transaction that announces it. So queries count on it from its first row on: without its
-ingester, lookups report it as missing. After the publication it is a segment like any other, and its copies move to the
-nodes that it is assigned to.
+It is opened as loaded, in the transaction that announces it. Thus queries count on it from its first row on: without
+its ingester, lookups report it as missing. After the publication it is a segment like any other, and its copies move to
+the nodes that it is assigned to.
 
 It belongs to the newest version of its interval, beside the partitions that exist, so its rows are added to theirs. A
 newer version is refused while it grows (`publication.py`), and so is a change that would hide its version

@@ -1,6 +1,6 @@
 """Which writes below palisade/segments/ are accepted: each row must be one that its key allows. Pure.
 
-Clients write these rows by transactions of their own, since planning needs the whole manifest and its compare. So the
+Clients write these rows by transactions of their own, since planning needs the whole manifest and its compare. Thus the
 check is made for each row, and a client that is out of date or wrong cannot leave a row that no node can read.
 """
 

@@ -260,7 +260,7 @@ def forced_shape(plan: ForcedActivation) -> dict[str, Any]:
 def reconcile(session: CliSession, role: str, directory: Path) -> None:
     """Record an activation forced without the store.
 
-    Refused if another copy was activated meanwhile: both may have served, and `palisade activation force` decides.
+    Refused if another copy was activated meanwhile. Both may have served: choose one with `palisade activation force`.
     """
     with_errors(session, lambda: _reconcile(session, role, directory))
 

@@ -35,7 +35,7 @@ def segments() -> None:
 
 @segments.command("assign")
 @click.option("--replicas", type=WholeNumber(0, REPLICAS_MAX), help="Set this replication factor first; 0: no copies.")
-@click.option("--prefix", default="", help="Only segments whose names begin so, such as flights/2013-01.")
+@click.option("--prefix", default="", help="Only segments whose names begin with TEXT, such as flights/2013-01.")
 @click.option(
     "--nodes", metavar="NAME,...", help="The nodes that store copies.  [default: all that run with --segments]"
 )

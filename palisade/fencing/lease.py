@@ -1,11 +1,11 @@
 """The holder's lease: until when it may serve, by its own clock.
 
-A lease runs from t0, the holder's own time of the request. The leader grants after the request. So however the network
-delays, loses, repeats or reorders messages, the lease ends at most T_fence after the grant, from which the leader
-counts (`registry.py`). If it ran from the receipt of the grant, it could end at any time.
+A lease runs from t0, the holder's own time of the request. The leader grants after the request. Thus however the
+network delays, loses, repeats or reorders messages, the lease ends at most T_fence after the grant, from which the
+leader counts (`registry.py`). If it ran from the receipt of the grant, it could end at any time.
 
 A holder accepts a grant only when it has staged what the grant requires: all strict revisions that the leader knew to
-be committed. So no grant extends a cache that lacks a change committed before the grant was issued.
+be committed. Thus no grant extends a cache that lacks a change committed before the grant was issued.
 
 A promise (`void`) is final: no grant requested before it is accepted any more.
 """

@@ -6,7 +6,7 @@ different holder: its acknowledgements do not cover readers of the first folder,
 expires. If a record is removed too early, this leader still waits for the holder until it is safe.
 
 A grant at time t that requires everything up to `after` lets the holder serve until t + T_proceed at the latest, and
-only with everything up to `after` staged. So the leases that matter for revision r are those granted before r was
+only with everything up to `after` staged. Thus the leases that matter for revision r are those granted before r was
 committed, that is, with `after` < r, and of these the last. One pair (after, t) per distinct `after` is enough: a
 commit costs nothing here, whatever the number of holders, and two revisions that wait for the same lease end together.
 

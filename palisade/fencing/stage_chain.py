@@ -17,7 +17,7 @@ from palisade.fencing.messages import Row, StageMessage
 
 _REVISION = itemgetter(0)
 STEP = 1 << 12
-"""A chain number is the start time of the holder in microseconds, with the incarnation in the low bits. So a stage in
+"""A chain number is the start time of the holder in microseconds, with the incarnation in the low bits. Thus a stage in
 flight for an earlier chain, of this or an earlier process, has another number."""
 
 

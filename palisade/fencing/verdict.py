@@ -2,7 +2,7 @@
 
 A holder is ACKED if it has acknowledged the revision. It is FENCED_SAFE if it cannot serve without the revision: it was
 granted no lease, has promised not to use it, or its leases have expired. Only leases granted *before* the commit of the
-revision count, because all later ones require it. So each wait ends by T_proceed after the commit (F5). A holder that
+revision count, because all later ones require it. Thus each wait ends by T_proceed after the commit (F5). A holder that
 does not support leases is never judged fenced; it has to acknowledge.
 
 Overall: PROCEED if no holder is PENDING. FAIL if a holder without leases has to acknowledge, and T_proceed has passed;

@@ -2,8 +2,8 @@
 
 There are two limits: every copy that may take over must have synced the entry, and no other copy may be active yet.
 The time of the second limit is counted from before the keep-alive of the role's lease was sent, and shortened by the
-drift of clocks: the store's clock may be fast and this one slow. So it ends before the lease, even if the response was
-late.
+drift of clocks: the store's clock may be fast and this one slow. Thus it ends before the lease, even if the response
+was late.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The agreed record and the lock of a role, in the metadata store.
 
 A claim and a commit are transactions that compare the lock's creation revision (the fencing token) and the record's
-modification revision. So they change nothing if the copy lost the lock or the record was changed in between.
+modification revision. Thus they change nothing if the copy lost the lock or the record was changed in between.
 """
 
 from __future__ import annotations

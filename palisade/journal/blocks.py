@@ -12,12 +12,12 @@ The *chain* is XXH3-64 over the chain before, the fields and the body, so equal 
 journals up to there.
 
 The active copy writes a block only after the previous one is synced, and an interrupted write leaves a short file or
-sectors of zeros. So an unreadable block is damage if a valid block follows it, or if no part of it is missing. Any
+sectors of zeros. Thus an unreadable block is damage if a valid block follows it, or if no part of it is missing. Any
 other unreadable block at the end was never acknowledged, and is removed. Zeros after the last block are reserved space
 that was not used.
 
 A replica writes up to `UNSYNCED_BYTES_MAX` before a sync, and after a power failure a later part may be stored without
-an earlier one. So in a copy that was a replica, valid blocks may follow a block with a missing part, within that
+an earlier one. Thus in a copy that was a replica, valid blocks may follow a block with a missing part, within that
 distance from the end.
 """
 

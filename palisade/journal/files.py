@@ -61,7 +61,7 @@ class DiskFiles:
         self._clock = clock
         self._failure: OSError | None = None
         """The error of the first write or sync that failed. A part may be stored, or pages lost that the next sync
-        would not report. So each later call fails too, even if the caller of the first one was cancelled."""
+        would not report. Thus each later call fails too, even if the caller of the first one was cancelled."""
 
     async def _in_thread(self, action: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, action)

@@ -1,6 +1,6 @@
 """The common part of two journals, found without comparing their entries. Pure.
 
-Only one copy appends under one activation sequence. So if both journals have entries of a sequence, they are equal up
+Only one copy appends under one activation sequence. Thus if both journals have entries of a sequence, they are equal up
 to the earlier end of that sequence; its chain proves it.
 """
 

@@ -1,9 +1,9 @@
 """How a run of the job `history` extends an archive, as steps that another module executes. Pure.
 
 The order gives the guarantees. Folders are written before the manifest that names them is published; the watermark in
-the store follows the manifest. So a crash between two steps leaves folders that no manifest names, or a watermark that
-is too low: the next run begins after the newest manifest and raises the watermark first. The watermark is never above
-what is archived, so automatic compaction within its bound removes nothing else.
+the store follows the manifest. Thus a crash between two steps leaves folders that no manifest names, or a watermark
+that is too low: the next run begins after the newest manifest and raises the watermark first. The watermark is never
+above what is archived, so automatic compaction within its bound removes nothing else.
 
 A new archive first publishes a manifest without content. It has the name of the watermark, which must hold back
 compaction before the state at the base is read.

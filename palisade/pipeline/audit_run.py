@@ -1,6 +1,6 @@
 """One run of the job `audit`: reads histories and cluster, checks in Spark, writes the report.
 
-The time is noted before the cluster's revision and the change feed are read. So a write that was acknowledged before
+The time is noted before the cluster's revision and the change feed are read. Thus a write that was acknowledged before
 this time and is not in the feed is lost, even if recording continues.
 """
 

@@ -11,7 +11,7 @@ chunk of the batch was found and copied: only its copy removes a chunk of a list
 stages with a manifest, and no chunk is added, because the attempts had ended. Both transactions are in the same history
 as all other changes, so every reader agrees on r and c.
 
-A later delete of a key that is not copied yet would find nothing to delete. So publications with deletes finish
+A later delete of a key that is not copied yet would find nothing to delete. Thus publications with deletes finish
 overlapping batches first, and compare that none was opened meanwhile (`closed_since`).
 """
 

@@ -5,7 +5,7 @@ Guarantees, and why they hold:
 - An ingest that is repeated, for example after a crash, neither loses nor doubles rows: segments are compared by the
   digest of their rows, and an interval is replaced as a whole (`catalog/replacement.py`).
 - No published segment loses its file. Ingests of a data source run one at a time under a lock, and each transaction of
-  the publication compares that the lock is held. So a file of an earlier run that no record names can be deleted.
+  the publication compares that the lock is held. Thus a file of an earlier run that no record names can be deleted.
 """
 
 from __future__ import annotations

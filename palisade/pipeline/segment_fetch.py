@@ -1,6 +1,6 @@
 """The rows of one segment, from any node that serves it, or from the file in its record; verified by their digest.
 
-When a copy moves, its new node announces it before the old one removes it. So the broker is queried again after all
+When a copy moves, its new node announces it before the old one removes it. Thus the broker is queried again after all
 known nodes have failed.
 """
 

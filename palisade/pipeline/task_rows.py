@@ -1,7 +1,7 @@
 """The rows of one task of a write: kept for the commit message while they are few, staged in the store otherwise.
 
-The driver receives only the messages of the attempts that Spark commits. So the staged rows of a retried or speculative
-attempt are never published, and are removed later.
+The driver receives only the messages of the attempts that Spark commits. Thus the staged rows of a retried or
+speculative attempt are never published, and are removed later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """When a data node may withdraw the announcement of a copy. Pure (S2, S5, issue 17).
 
 The transaction that withdraws a copy which is still needed compares that every other assigned node announces the
-segment. So a move never leaves a segment without a server: if two nodes withdraw at the same time, the second
+segment. Thus a move never leaves a segment without a server: if two nodes withdraw at the same time, the second
 transaction fails, because the announcement of the first node is gone. The withdrawal has a later revision than the
-other announcements, and revisions are released in order. So once it is released, every broker has the others.
+other announcements, and revisions are released in order. Thus once it is released, every broker has the others.
 """
 
 from __future__ import annotations

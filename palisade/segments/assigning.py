@@ -1,8 +1,8 @@
 """Executes an assignment: reads the catalog and writes the differences, in transactions that stop if overtaken.
 
-The first transaction writes the LAST_ASSIGNMENT key, and every further one requires that this key is unchanged. So one
-of two concurrent assignments stops with AssignmentOvertaken. The other one, or a retry, corrects the keys that it has
-written, because the result depends only on the nodes and the records of segments.
+The first transaction writes the LAST_ASSIGNMENT key, and every further one requires that this key is unchanged. Thus
+one of two concurrent assignments stops with AssignmentOvertaken. The other one, or a retry, corrects the keys that it
+has written, because the result depends only on the nodes and the records of segments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Assigns segments to nodes by rendezvous hashing, and computes the writes for it. Pure.
 
-Every node has a score for every segment, a hash of both names; the nodes with the highest scores store it. So equal
+Every node has a score for every segment, a hash of both names; the nodes with the highest scores store it. Thus equal
 nodes and segments give equal assignments, and adding or removing a node moves only segments of that node (Thaler,
 Ravishankar 1998).
 """

@@ -1,7 +1,7 @@
 """A broker's view: which segments answer a query, which nodes serve them, and exactly what is missing. Pure (S2 to S5).
 
 The view is a function of the coordinator's records and of the announcements, both read from the change feed. Each
-change has the revision of its key; a change that is older than the last one of the same key has no effect. So changes
+change has the revision of its key; a change that is older than the last one of the same key has no effect. Thus changes
 may arrive in any order and repeatedly, as callbacks over a network do (seed 003). `settle` states that every change up
 to a revision has arrived; such a change that arrives again is a duplicate.
 

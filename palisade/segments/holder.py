@@ -3,7 +3,7 @@
 Guarantees, and why they hold:
 - A local segment that is not assigned in its version is removed; an assigned segment that is not local is fetched. At
   start, recovery does this by its stored plan (`recovery/eviction.py`). A running node makes a plan of the same kind
-  whenever an assignment changes. So a crash midway needs no special handling.
+  whenever an assignment changes. Thus a crash midway needs no special handling.
 - A copy that is no longer assigned is removed only after its announcement is withdrawn (`leased_announcements.py`) and
   its readers have ended. At start, recovery keeps unassigned copies that queries may count on; the running node
   withdraws and removes them.

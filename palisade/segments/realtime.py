@@ -3,7 +3,7 @@
 Guarantees, and why they hold:
 - A row is acknowledged only when it is synced (`realtime_log.py`), and only while this node announces the segment with
   a lease that is valid by its own clock, counted from the send time of the renewal. A segment can be given up only
-  while it is not announced (`client/realtime_changes.py`). So no row of a segment that was given up is acknowledged.
+  while it is not announced (`client/realtime_changes.py`). Thus no row of a segment that was given up is acknowledged.
 - The announcement of a growing segment compares its record, so a node with an old vault cannot announce a segment that
   was given up.
 - A restarted node serves every acknowledged row. A node without the log of a segment never announces it, and never

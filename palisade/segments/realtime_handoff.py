@@ -1,7 +1,7 @@
 """Hands off closed realtime segments: publishes their rows as a copy of this node, and removes the log last.
 
 One transaction publishes a segment: it sets number of rows, size and digest in the record, and compares that the record
-is unchanged and that this node announces the segment. A verified copy is stored on this node before. So every lookup
+is unchanged and that this node announces the segment. A verified copy is stored on this node before. Thus every lookup
 before and after returns the same segment, once, with a node that has the same rows. The same transaction assigns the
 segment if there was an assignment before (`palisade segments assign`). From then on it moves as any copy does
 (`announcer.py`): this node withdraws its announcement only while every assigned node announces the segment, removes the

@@ -5,8 +5,8 @@ else for `demo`; without a rule it never expires.
 
 Guarantees, and why they hold:
 - A clock jump alone deletes nothing. Wall clocks are set in steps, mostly after boot, and a wrong step is corrected
-  by another step. So wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass removes
-  at most a tenth of the local segments, oldest first.
+  by another step. Thus wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass
+  removes at most a tenth of the local segments, oldest first.
 - A segment is removed permanently only after `trash_s` in the trash, if it has expired by rules that were read again.
 """
 

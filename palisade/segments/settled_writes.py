@@ -1,7 +1,7 @@
 """Writes of announcements, one at a time: none is sent before the outcome of the previous one is known (issue 17).
 
 An attempt that is delayed at a cut-off node may commit after later writes, such as an announcement after its
-withdrawal, when the copy is gone. So each write has a request id, and a write with an unknown outcome is first sent
+withdrawal, when the copy is gone. Thus each write has a request id, and a write with an unknown outcome is first sent
 again under its id until the store returns its result. From then on, a delayed attempt changes nothing (M3).
 
 The ids are those of one process. A write of an earlier process can commit while its lease is valid; the announcer then

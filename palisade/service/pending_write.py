@@ -4,10 +4,10 @@ A write or read that touches no strict region costs one check of its key. Any ot
 after it, no node serves a value that the write has replaced.
 
 Whether a write touches a strict region is decided when it is proposed. A prefix may become strict while the write is
-under way, and the regions at the revision of the write count. So it is decided again when the write is applied, unless
-nothing has changed; and nothing can have changed unnoticed on a node that has applied that revision, or that holds a
-lease: a region takes effect only once every holder has staged it (`StrictResponses.knows`). The change of a region
-itself waits for writes that were answered before, or by other nodes (`RegionAdmin`).
+under way, and the regions at the revision of the write count. Thus it is decided again when the write is applied,
+unless nothing has changed; and nothing can have changed unnoticed on a node that has applied that revision, or that
+holds a lease: a region takes effect only once every holder has staged it (`StrictResponses.knows`). The change of a
+region itself waits for writes that were answered before, or by other nodes (`RegionAdmin`).
 
 A response leaves once this node knows that every strict change up to its revision is released; so each node answers for
 itself, under any leader. A write that is not released by its deadline, which counts from the proposal, is answered as

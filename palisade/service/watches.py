@@ -1,7 +1,7 @@
 """A watch that can be awaited. It buffers no events: each is read from the store on demand.
 
-So a slow consumer occupies no memory, delays no other, and misses nothing. If compaction overtakes it, it gets MM in an
-error (M4).
+Thus a slow consumer occupies no memory, delays no other, and misses nothing. If compaction overtakes it, it gets MM in
+an error (M4).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tokens: the result of a login, so that the password need not be sent each time. Pure; key and time are parameters.
 
 A token contains the user, the password's revision and an expiry, under an HMAC whose key is a row of the permissions.
-So every node checks a token in microseconds, without a stored session per login. Dropping a user or changing its
+Thus every node checks a token in microseconds, without a stored session per login. Dropping a user or changing its
 password invalidates all of its tokens on every node at once, because the password row is read through the fence each
 time. Rights are looked up on use. *Price*: a single token cannot be revoked, only all tokens of a password, so the
 lifetime is bounded.

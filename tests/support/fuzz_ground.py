@@ -25,7 +25,7 @@ from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 MIB = 1024 * 1024
 GROWTH_BYTES_MAX = 48 * MIB
 HONEST_S_MAX = 3.0
-"""The longest that a valid request may take: about 0.1 s on two cores, and below 2 s with six times that load. So
+"""The longest that a valid request may take: about 0.1 s on two cores, and below 2 s with six times that load. Thus
 fuzzers are not marked `alone`."""
 HONEST = "honest/"
 FUZZ = "fuzz/"

@@ -393,9 +393,9 @@ class HttpConnection(asyncio.Protocol):
 
 
 def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
-    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
-    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
-    before."""
+    """The head without the Authorization header, if written in its usual form, and the value of that header. Thus
+    cached heads contain no secrets, and clients with different credentials share them. `known`: a value that has been
+    checked before."""
     at = head.find(AUTHORIZATION)
     if at < 0:
         return head, None

@@ -57,7 +57,7 @@ def with_an_administrator(rows: CatalogRows, changes: Changes) -> CatalogPlan:
     """The plan, unless it takes admin on all keys from the last user that has it: users could not be changed any more.
 
     The rows below the two prefixes are only candidates. The administrator that is found is read again as single rows,
-    which the transaction compares. So if two concurrent plans each rely on the administrator that the other one
+    which the transaction compares. Thus if two concurrent plans each rely on the administrator that the other one
     removes, the second is refused and made again.
 
     Raises NotAllowed."""

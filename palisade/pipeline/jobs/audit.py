@@ -24,7 +24,7 @@ JOB = Job(
     """Find contradictions in histories and in the cluster.
 
     Compares recorded operations with each other and with the change feed: stale reads, lost and doubled writes, reads
-    from the future, times without success. Compares the digests of the members, the announcements of segments, and
+    from the future, periods without success. Compares the digests of the members, the announcements of segments, and
     the sequences of journals. Exit code 1: something was found.
     """,
     AuditOptions,

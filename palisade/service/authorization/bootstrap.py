@@ -1,6 +1,6 @@
 """Creates the first administrator from a password file, in a cluster that has no user yet (docs/security.md).
 
-One transaction creates the user `root` with ADMIN on every key, on condition that no user exists. So of several nodes
+One transaction creates the user `root` with ADMIN on every key, on condition that no user exists. Thus of several nodes
 with such a file only one creates it, and a cluster that has users is not changed.
 """
 

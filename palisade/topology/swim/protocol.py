@@ -309,7 +309,7 @@ class Swim:
 
     def settle(self) -> None:
         """Take incarnation 1. A node starts with 0, and settles when a roster without a conflict has arrived or the
-        cluster has admitted it. So a later process with the same name never supersedes the present one."""
+        cluster has admitted it. Thus a later process with the same name never supersedes the present one."""
         if self.own.incarnation == 0 and self._contested is None:
             self._raise_above(self.own)
 

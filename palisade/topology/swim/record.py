@@ -1,11 +1,11 @@
 """The record of one node, and the order of two records of it. Pure.
 
 The records of one name are totally ordered by (incarnation, instance, state), and every node keeps the greatest one it
-has received. So order, number and route of their arrival do not matter: all nodes converge. A report that a live node
+has received. Thus order, number and route of their arrival do not matter: all nodes converge. A report that a live node
 is dead only makes it a suspect, which becomes dead unless it refutes in time.
 
 `instance` is drawn at process start. `incarnation` grows: by one when a node refutes its failure, and above every known
-value when a node returns under its name. So a returning node is always newer, and rumours about its former process do
+value when a node returns under its name. Thus a returning node is always newer, and rumours about its former process do
 not affect it (R9).
 """
 

@@ -1,7 +1,7 @@
 """All records that a node knows, the greatest one per name, and the order in which it pings them. Pure.
 
 Nodes are pinged round-robin in a random order, which is drawn anew after each round; a new node is inserted at a random
-position. So each node is pinged within 2 n - 1 periods, and nodes do not ping in the same order (SWIM, section 4.3).
+position. Thus each node is pinged within 2 n - 1 periods, and nodes do not ping in the same order (SWIM, section 4.3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which records a node gossips with its messages, and how often. Pure.
 
-Each record is sent a bounded number of times, the least often sent first. So the cost per message is bounded, and each
-rumour still reaches all nodes with high probability (SWIM, section 4.1).
+Each record is sent a bounded number of times, the least often sent first. Thus the cost per message is bounded, and
+each rumour still reaches all nodes with high probability (SWIM, section 4.1).
 """
 
 from __future__ import annotations
