@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Proposals of the leader. Ages are of the replicated clock, which stands still while there is no leader."""
+    """Proposals of the leader. Ages are of the replicated clock, which is paused while there is no leader."""
 
     history_age_ms: int = 3_600_000
     history_revisions: int = 100_000

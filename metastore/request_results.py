@@ -101,8 +101,8 @@ class RequestResults:
         sequence = request.sequence
         if sequence <= client.floor:
             raise ResultEvicted(
-                f"request {sequence} of client {request.client!r} is too old to tell whether it was executed:"
-                f" results are kept from {client.floor + 1} on; read the keys, then use a new sequence"
+                f"request {sequence} of client {request.client!r} is too old: results are kept from {client.floor + 1} "
+                "on, so it may have been executed; read the keys, then use a new sequence"
             )
         if sequence > client.highest:
             return None

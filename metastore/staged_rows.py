@@ -6,7 +6,7 @@ its key. `CopyChunk` writes the rows of one chunk and deletes the chunk, in one 
 however often the command is repeated. It does so only while the batch is open: while its manifest, an ordinary key,
 exists since the revision `opened`.
 
-A batch takes effect at `opened`: a row whose key has changed since then is left out. That includes a key that was
+A batch takes effect at `opened`: a row whose key has changed since then is omitted. That includes a key that was
 deleted since, which no compare of a transaction can see; it is known from its tombstone. Tombstones below MM are
 removed at different times on different replicas, so none of these counts: the result depends on replicated state alone.
 A delete below MM is therefore taken for one before the batch; a process that copies pins `opened`.

@@ -151,7 +151,7 @@ class HolderRegistry:
             self._lease_server.registered(hello)
 
     async def _tidy(self, core: Releases, term: int) -> None:
-        """A holder that has left the topology and certainly serves no more is removed, and no longer waited for."""
+        """Removes holders that have left the topology and can certainly not serve; no write waits for them any more."""
         for registration in registrations(self._records):
             node = registration.node
             if not _leads(core, term):

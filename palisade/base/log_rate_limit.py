@@ -26,4 +26,4 @@ class LogLimit:
             return None
         self._left -= 1
         suppressed, self._suppressed = self._suppressed, 0
-        return f"{line} (and {suppressed} lines like this were left out)" if suppressed else line
+        return f"{line} (and {suppressed} similar lines suppressed)" if suppressed else line

@@ -11,7 +11,7 @@ FIRST_S, LONGEST_S = 10.0, 600.0
 
 class RecurringLine:
     """Of one condition. `first_s`: until the second line; each later interval is twice as long, up to `longest_s`.
-    `steady_s`: until then, all intervals are as long as the first. `counts`: lines state how many were left out."""
+    `steady_s`: until then, all intervals are as long as the first. `counts`: lines state how many were suppressed."""
 
     __slots__ = (
         "_began", "_counts", "_due", "_first_s", "_interval_s", "_last", "_left_out", "_longest_s", "_steady_s",
@@ -45,7 +45,7 @@ class RecurringLine:
         self._due = now + self._interval_s
         left_out, self._left_out = self._left_out, 0
         lines = "line" if left_out == 1 else "lines"
-        more = f", {left_out} similar {lines} left out" if left_out and self._counts else ""
+        more = f", {left_out} similar {lines} suppressed" if left_out and self._counts else ""
         return f"{text} (for {now - self._began:.0f} s{more})"
 
     def over(self, text: str, now: float, quiet_s: float = 0.0) -> str | None:

@@ -2,7 +2,7 @@
 
 Each interval of the new segments is replaced as a whole: all its partitions get one version above every version in the
 interval, so a lookup returns the old rows of the interval or the new ones. An interval whose segments are the same
-already is left out, so a repetition publishes nothing.
+already is omitted, so a repetition publishes nothing.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Timeline:
         self._update(key, members)
 
     def lookup(self, interval: Interval) -> list[VisibleChunk]:
-        """What answers for the interval, in order of time and cut to it; times without data are left out."""
+        """What answers for the interval, in order of time and cut to it; times without data are omitted."""
         start_ms, end_ms = interval
         first = bisect_right(self._starts, start_ms)
         if first and self._visible[first - 1].end_ms > start_ms:

@@ -130,7 +130,7 @@ async def _write(store: ClaimStore, forced: ForcedActivation, unchanged: Compare
     if not done.succeeded:
         raise RoleTaken(
             f"role {forced.role}: its record changed or a copy began to take the role meanwhile; sequence "
-            f"{forced.sequence} is not {record.state}. Stop every copy, look at 'palisade activation show "
+            f"{forced.sequence} is not {record.state}. Stop every copy, see 'palisade activation show "
             f"{forced.role}', and repeat"
         )
     return done.revision

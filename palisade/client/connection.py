@@ -237,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
 
     async def end(self) -> None:
-        """Close, and wait until what was written is sent, at most `LAST_BYTES_S`: a frozen node reads no more."""
+        """Close, and wait until what was written is sent, at most `LAST_BYTES_S`: a frozen node does not read."""
         self.close()
         await asyncio.wait([self.closed], timeout=LAST_BYTES_S)
         self.abort()

@@ -34,7 +34,7 @@ class LoopThread:
         what: str = "client",
         remedy: str = "create a new one",
     ) -> None:
-        """`what`: what its errors say is closed; `remedy`: what they advise."""
+        """`what`: the object that its errors report as closed; `remedy`: the advice in them."""
         self._on_start, self._on_stop = on_start, on_stop
         self._what, self._remedy = what, remedy
         self._process = os.getpid()

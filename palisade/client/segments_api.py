@@ -125,7 +125,7 @@ class SegmentsApi(ABC):
         return found
 
     async def segments_publish(self, data_source: str, segments: Sequence[dict[str, Any]]) -> int:
-        """All of them become visible at one revision. Those whose rows are published already are left out; changed
+        """All of them become visible at one revision. Those whose rows are published already are omitted; changed
         rows get a higher version. Returns how many were published."""
         return await publish(self, data_source, [record_from(data_source, each) for each in segments])
 
@@ -138,7 +138,7 @@ class SegmentsApi(ABC):
         same: Same = same_rows_and_place,
     ) -> list[SegmentRecord]:
         """Replace all segments in the intervals of these records, at one revision; intervals whose segments are the
-        same already are left out. Returns what was published. Every transaction compares `condition`."""
+        same already are omitted. Returns what was published. Every transaction compares `condition`."""
         return await replace_intervals(self, data_source, records, condition=condition, same=same)
 
     async def segments_records(self, data_source: str) -> tuple[Manifest, dict[SegmentRecord, int]]:

@@ -138,7 +138,7 @@ class Active:
             self._failure, self._closing = error, True
             self._unreadable.set()
             name = self._copy.options.own.name
-            raise NotActive(f"{name} gives up its role, because it cannot read its journal: {error}") from error
+            raise NotActive(f"{name} releases its role, because it cannot read its journal: {error}") from error
 
     async def _stop_when_unreadable(self) -> None:
         await self._unreadable.wait()

@@ -2,7 +2,7 @@
 
 - Spark prints three lines about its default log, and a warning about Hadoop's native library. They are avoided by a
   configuration of the log, unless the user has one.
-- Java prints that Spark uses an incubator module, and has no option against it. This line is left out; all others are
+- Java prints that Spark uses an incubator module, and has no option against it. This line is omitted; all others are
   passed on.
 """
 

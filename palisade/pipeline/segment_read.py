@@ -84,7 +84,7 @@ def schema_of(rows: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 
 def fitted(table: pa.Table, schema: pa.Schema, segment: str, chosen: bool) -> pa.Table:
     """The rows of a segment in the columns of the read; null where the segment has no such column. `chosen`: other
-    columns of the segment are left out. Raises BadValue."""
+    columns of the segment are omitted. Raises BadValue."""
     more = [] if chosen else [name for name in table.schema.names if name not in schema.names]
     if more:
         raise BadValue(

@@ -1,8 +1,8 @@
 """The coordinator, on the leader: marks segments as loaded, and removes abandoned publications (S2, seed 003).
 
 Queries rely on `loaded`, so it is durable: it is set by a transaction that compares the record and the existence of an
-announcement. A restarted coordinator reads its whole state from the store. Two nodes that both believe to be the leader
-do no harm, because each write compares the rows that it depends on.
+announcement. A restarted coordinator reads its whole state from the store. Two nodes that both consider themselves the
+leader do no harm, because each write compares the rows that it depends on.
 
 A publication is abandoned if it makes no progress for `ABANDONED_S`. The coordinator first rewrites its manifest,
 unchanged: every transaction of a publication compares the manifest, so a slow publisher can write no further record.

@@ -12,7 +12,7 @@ def test_recurring_line_is_written_once_then_at_growing_intervals_then_when_it_i
     assert times[:6] == [0, 10, 30, 70, 110, 150]
     assert len(times) < 30
     assert written[0][1] == "attempt 0"
-    assert written[1][1] == "attempt 10 (for 10 s, 9 similar lines left out)"
+    assert written[1][1] == "attempt 10 (for 10 s, 9 similar lines suppressed)"
     assert line.lasts
     assert line.over("connected", 1020.5) == "connected (after 1020.5 s)"
     assert line.over("connected", 1021) is None

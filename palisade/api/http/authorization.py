@@ -1,6 +1,6 @@
 """The middleware that authenticates every HTTP request by its Authorization header and checks its permissions.
 
-Handlers run only after it has passed. A handler that goes on afterwards, a watch, checks again before each event.
+Handlers run only after it has passed. A handler that continues afterwards (a watch) checks again before each event.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ of etcd 3.4 does.
 
 The rules of etcd's server about the shape of a request, which need no state of the store, are here as well
 (etcdserver/api/v3rpc/key.go, 3.4). In responses bytes are base64, int64 a string, and a field that has its default
-(zero, false, empty) is left out. The order of the fields is that of etcd's proto files.
+(zero, false, empty) is omitted. The order of the fields is that of etcd's proto files.
 
 `EtcdKeys` calls `reply` exactly once for each request: for writes in the turn of the event loop in which they are
 applied, without a task or a future of their own, and for reads of one key at once if the quorum lease permits it.

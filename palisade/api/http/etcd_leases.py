@@ -31,7 +31,7 @@ def decode_grant(value: Any) -> LeaseGrant:
 
 
 def lease_fields(result: LeaseResult, header: str) -> str:
-    """The fields of the results of grant and keep-alive. A time to live of 0, of a lease that is gone, is left out.
+    """The fields of the results of grant and keep-alive. A time to live of 0, of a lease that is gone, is omitted.
     etcd has whole seconds, and 0 means the end of a lease: a fraction is rounded up."""
     text = f'{{{header},"ID":"{result.id}"'
     return text + (f',"TTL":"{-(-result.ttl_ms // 1000)}"}}' if result.ttl_ms else "}")

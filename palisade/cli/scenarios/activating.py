@@ -163,7 +163,7 @@ async def lonely_primary(stage: Stage) -> Report | None:
     await pair.a.kill()
     pair.b.send(signal.SIGCONT)
     await pair.decided("b")
-    stage.say("a is killed, and b goes on: its copy is the older one")
+    stage.say("a is killed, and b continues: its copy is the older one")
     await pair.check_older(pair.a, "a is started again and serves; b receives what it lacks")
     return None
 

@@ -90,7 +90,7 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     stage.check("as-undisturbed", same, f"{len(wanted)} segments, each complete and in its version")
     kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
     counts = smooth["resources"]
-    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 says {counts}")
+    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 reports {counts}")
     await check_state(stage, victim, cluster)
     return report
 
