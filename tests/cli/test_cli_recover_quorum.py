@@ -239,7 +239,7 @@ def test_restored_folder_that_was_never_started_is_refused_with_the_reason(tmp_p
 
 @pytest.mark.parametrize("content", ["", "vault"])
 def test_folder_of_a_node_that_was_never_a_member_is_refused_and_unchanged(tmp_path: Path, content: str) -> None:
-    """The folders of a log and a store were created in it, so a node that waited to be initialized went on without."""
+    """The folders of a log and a store were created in it, so a waiting node continued without its initialization."""
     path = tmp_path / "n1"
     claim_data_dir(path, cluster="c1", node="n1")
     if content:

@@ -216,7 +216,7 @@ def test_notice_is_erased_before_an_event_is_printed(
 
 
 def test_an_event_ends_the_notice_before_it_even_if_it_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop was busy for a second: the notice went on counting from the event before, at growing intervals."""
+    """The event loop was busy for a second: the notice counted from the event before, at growing intervals."""
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     printer = EventPrinter(as_json=True, events=False)

@@ -114,7 +114,7 @@ def test_command_gives_the_nodes_its_own_deadline(command: str, monkeypatch: pyt
 
 
 async def test_user_without_the_right_is_refused_and_no_node_is_called_silent() -> None:
-    """All nodes were named as silent, with exit code 3, so that a script repeated the command for ever."""
+    """All nodes were named as silent, with exit code 3, so that a script repeated the command forever."""
 
     async def refuse(_request: web.Request) -> web.Response:
         problem = {"code": "permission-denied", "detail": "user alice needs read on palisade/segments/", "status": 403}

@@ -194,7 +194,7 @@ def test_leader_announces_its_value_and_the_next_one_follows(world: ClaimsWorld)
 
 
 def test_observer_continues_after_an_outage_longer_than_its_deadline(world: ClaimsWorld) -> None:
-    """`palisade elect --listen` ended after 5.5 s without a leader, although `palisade watch` goes on (issue 16)."""
+    """`palisade elect --listen` ended after 5.5 s without a leader, although `palisade watch` continues (issue 16)."""
     seen: list[bytes | None] = []
     onlooker = world.process("onlooker")
 

@@ -36,7 +36,7 @@ def test_exhaustive_small_scopes_show_no_stale_value(name: str) -> None:
 
 @pytest.mark.parametrize("fault", FOUND)
 def test_exhaustive_search_detects_a_planted_fault(fault: str) -> None:
-    """So neither is it hidden by what the explorer leaves out."""
+    """The explorer omits no step that would show the fault."""
     scope, moves = SCOPES[FOUND[fault]]
     explored = explore(with_fault(scope, fault), moves, worlds_max=5_000)
     assert explored.violation is not None

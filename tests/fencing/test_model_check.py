@@ -43,7 +43,7 @@ def test_planted_faults_are_detected(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_worlds_of_the_faults_hold_without_the_fault(name: str) -> None:
-    """So it is the fault that was found, and not what was put around it."""
+    """The violation is caused by the fault, not by the world in which it is planted."""
     found, _ = search(healed(FAULTS[name]), 150, seed=SEEDS.get(name, 1))
     assert found is None, found
 

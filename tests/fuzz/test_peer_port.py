@@ -2,7 +2,7 @@
 "Fuzzing").
 
 A peer with a valid greeting is trusted as a member: Raft is made for nodes that fail, not for nodes that
-lie. So a message that is one may well make a node follow another term. What must not happen is that one which is none
+lie. Thus a message that is one may well make a node follow another term. What must not happen is that one which is none
 stops it, for good perhaps, if it gets into the log. Beyond tests/raftgroup/transport/test_strangers.py.
 """
 

@@ -57,7 +57,7 @@ def reads_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("reads_files")
 @pytest.mark.parametrize("seed", range(FLIP_SEEDS))
 def test_acknowledged_entries_survive_bits_that_flip_on_one_disk_at_a_time(seed: int) -> None:
-    """Each flip stops its copy before anything damaged is served, replicated or dropped; the other copy goes on."""
+    """Each flip stops its copy before anything damaged is served, replicated or dropped; the other copy continues."""
     world = walk(seed, ACTIONS_WITH_FLIPS)
     assert world.violations == [], f"seed {seed}"
     assert world.mended > 0

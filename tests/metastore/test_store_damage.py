@@ -185,7 +185,7 @@ async def test_damage_in_a_large_file_stops_the_node(tmp_path: Path) -> None:
 
 
 async def test_large_file_is_verified_first_after_a_crash_before_its_verification(tmp_path: Path) -> None:
-    """So damage that crashes the process is reported at the second start, for any size of the file."""
+    """Thus damage that crashes the process is reported at the second start, for any size of the file."""
     sound = await written(tmp_path)
     data = tmp_path / "current" / "data.mdb"
     data.write_bytes(sound.replace(b"large large", b"large lArge"))

@@ -223,7 +223,7 @@ def test_read_whose_changes_were_compacted_fails_clearly(
 def test_error_of_the_last_renewal_of_a_pin_fails_the_task(
     ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So a user who loses the right to read during a task gets no complete part, also if it is a single slice."""
+    """Thus a user who loses the right to read during a task gets no complete part, also if it is a single slice."""
 
     def denied(*_: Any) -> None:
         raise PermissionDenied("no read on /k/")

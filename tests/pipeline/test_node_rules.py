@@ -59,7 +59,7 @@ def test_node_that_is_fenced_down_or_answers_by_a_default_is_passed_over(serve: 
 
 
 def test_rules_are_unknown_while_every_node_is_fenced(serve: Serve) -> None:
-    """So nothing counts as expired, and each segment is skipped (`test_expiry.py`)."""
+    """Thus nothing counts as expired, and each segment is skipped (`test_expiry.py`)."""
     down, fenced = unused_address(), serve(FENCED)
     with pytest.raises(RulesUnknown, match=f"no node can answer .*{down}: .*{fenced}: n1 is FENCED"):
         read_rules([down, fenced], None)

@@ -184,7 +184,7 @@ def test_crash_between_append_and_answer_loses_nothing_acknowledged() -> None:
 
 
 def test_follower_applies_only_entries_on_its_own_disk() -> None:
-    """So the state is ahead of the log only after a snapshot, and no membership is lost in a crash."""
+    """Thus the state is ahead of the log only after a snapshot, and no membership is lost in a crash."""
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0), commit=2)
     follower.tick()

@@ -87,7 +87,7 @@ def test_checker_detects_missing_rest_beside_a_deaf_candidate(
 
 
 def test_standing_back_lasts_a_moment_and_repeats_only_after_a_rest() -> None:
-    """So a candidate that campaigns all the time and cannot win does not prevent others from campaigning."""
+    """Thus a candidate that campaigns all the time and cannot win does not prevent others from campaigning."""
     stand_back = StandBack(0.25, 1.0)
     held = []
     for eighth in range(24):

@@ -1,7 +1,7 @@
 """How `pytest -n` hands out tests of a run with `--chain FOLDER`: each file to one process, and the files below that
 folder all to one, one after the other.
 
-So tests with Spark, which take more than a processor each, run beside tests that mostly wait, and not beside each
+Thus tests with Spark, which take more than a processor each, run beside tests that mostly wait, and not beside each
 other.
 """
 

@@ -62,7 +62,7 @@ async def test_every_segment_gets_its_copies_and_a_repetition_writes_nothing(cat
 
 
 async def test_assigning_names_the_nodes_that_get_no_copies_any_more(catalog: Client) -> None:
-    """Issue 16: `assign` while a node was frozen took all copies from it without a word."""
+    """Issue 16: `assign` while a node was frozen took all copies from it without a message."""
     assert (await assign(catalog)).left_out == ()
     assert (await assign(catalog, NODES[:2])).left_out == tuple(NODES[2:])
     assert (await assign(catalog)).left_out == ()

@@ -54,8 +54,8 @@ async def test_expired_segment_is_trashed_and_later_purged() -> None:
 
 @pytest.mark.parametrize(("key", "tried"), [(KEY, DAYS[:1]), (b"/other", DAYS)])
 async def test_pass_ends_when_the_rules_change(key: bytes, tried: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 16: after `unset-ttl`, a pass went on to withdraw the announcement of each segment that it had chosen, and
-    trashed segments were missing for minutes."""
+    """Issue 16: after `unset-ttl`, a pass continued to withdraw the announcement of each segment that it had chosen,
+    and trashed segments were missing for minutes."""
     world = await trashed()
     world.later_s += TRASH_S
     purges = list[str]()

@@ -1,6 +1,6 @@
 """A damaged record of a disk: a bit has flipped, or only its first part was written.
 
-The doubles of journal, store and vault keep values and no bytes. So the product's own code encodes a record into the
+The doubles of journal, store and vault keep values and no bytes. Thus the product's own code encodes a record into the
 bytes of the real file, those are damaged, and the product's own code reads them at the next start. What it refuses is
 refused as by the real file; what it accepts is what the node starts with, and the checkers must detect it. Pages of
 LMDB and other parts of a file are not simulated: `tests/fuzz` damages files.

@@ -1,6 +1,6 @@
 """The data of a follower beside its vault, by their owner: those of each key are evicted and fetched step by step (R5).
 
-Half-evicted and half-fetched data look complete. So a node that died in an eviction may only rely on its stored plan,
+Half-evicted and half-fetched data look complete. Thus a node that died in an eviction may only rely on its stored plan,
 also if it then needs another snapshot. `checkers/local_data.py` checks that nothing incomplete is kept.
 """
 

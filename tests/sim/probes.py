@@ -1,6 +1,6 @@
 """What clients must get from every node once all faults are removed: a response on each path, and a watched event.
 
-That every node serves and has the same state is what nodes report themselves. So each path is used at each node:
+That every node serves and has the same state is what nodes report themselves. Thus each path is used at each node:
 writes, linearizable reads, local reads (`serializable`) and reads of the past, fenced reads by the API and beside the
 node, the calls of the stream port, HTTP if it is there, and watches of both kinds, which must report a later write.
 Each is retried until it ends with Ok; `left` names those that have not, with their last result.

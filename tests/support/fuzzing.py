@@ -1,6 +1,6 @@
 """Shared by all fuzzers: rounds from a seed within a time, damaged bytes and values, and required properties.
 
-Round r of a fuzzer has a random source of its own, derived from the seed, the name of the fuzzer and r. So a failed
+Round r of a fuzzer has a random source of its own, derived from the seed, the name of the fuzzer and r. Thus a failed
 round can be repeated alone: PALISADE_FUZZ_SEED and PALISADE_FUZZ_ROUND, which every failure prints.
 PALISADE_FUZZ_SECONDS is the duration of each fuzzer; `scripts/fuzz` sets these.
 """

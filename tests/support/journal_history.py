@@ -1,6 +1,6 @@
 """The answers of the two copies of a journal, with the times at which they were sent and received. Pure.
 
-An answer counts for some moment between its request and its arrival. So if one answer arrived before a request was
+An answer counts for some moment between its request and its arrival. Thus if one answer arrived before a request was
 sent, that order is certain: the later one must know every entry that the earlier one acknowledged.
 """
 

@@ -1,6 +1,6 @@
 """Concurrent writes of several clients, with a record of every acknowledged one, and the check of that record.
 
-Each worker writes keys that no other client writes: a new one with every write, and one register repeatedly. So the
+Each worker writes keys that no other client writes: a new one with every write, and one register repeatedly. Thus the
 record determines the required content: an acknowledged key has its value, was written once (version 1) and at the
 revision that the client got; a register has been written as often as its version. A write that a node reports as
 committed but not yet released (`ReleasePending`) must exist as well: a node reports that if it has not applied the

@@ -1,8 +1,8 @@
 """`python -m tests.support.planted_ingester FAULT MODULE ...`: runs MODULE (a data node) with a fault planted in its
 realtime segments, or with `kills_itself` alone.
 
-`kills_itself`: with SIGKILL, at the step that its file names. So tests kill it between two steps that follow each other
-at once. The faults prove that the counts of `realtime_ground.py` find what they are for.
+`kills_itself`: with SIGKILL, at the step that its file names. Thus tests kill it between two steps that follow each
+other at once. The faults prove that the counts of `realtime_ground.py` find what they are for.
 """
 
 from __future__ import annotations

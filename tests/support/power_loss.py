@@ -1,6 +1,6 @@
 """The possible contents of a disk after a power failure during an LMDB commit.
 
-LMDB writes the new pages, syncs, writes one meta page, syncs. So before the first sync any part of the new pages may
+LMDB writes the new pages, syncs, writes one meta page, syncs. Thus before the first sync any part of the new pages may
 have arrived, in any order, with the old meta page; after it all of them have. The meta page is one sector: it is the
 old one or the new one.
 """

@@ -1,7 +1,7 @@
 """Linearizable reads of one counter beside writes of it, and the check that none of them was stale.
 
-The counter only grows. So a read is stale exactly if it returns less than an acknowledged write or any read from before
-it began; and a value is invalid if no client has begun to write it.
+The counter only grows. Thus a read is stale exactly if it returns less than an acknowledged write or any read from
+before it began; and a value is invalid if no client has begun to write it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 network.
 
 The store, the source and the vault are those of a node, on LMDB; only the Raft group is omitted, which takes part in a
-recovery by a pin only. So commands are applied here as the group would apply them.
+recovery by a pin only. Thus commands are applied here as the group would apply them.
 """
 
 from __future__ import annotations

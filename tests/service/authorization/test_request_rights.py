@@ -1,8 +1,8 @@
 """The rights that a request needs are no fewer than it uses, whatever the store contains.
 
 Each request is executed on two stores that differ in one key. If its result differs, it has read that key, and needs
-READ on it; a key that it has changed needs WRITE. So no rule of `needs.py` is repeated here. What a client learns from
-the number of keys that it deletes is not counted.
+READ on it; a key that it has changed needs WRITE. Thus no rule of `needs.py` is repeated here. What a client learns
+from the number of keys that it deletes is not counted.
 """
 
 from __future__ import annotations

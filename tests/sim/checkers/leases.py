@@ -57,7 +57,7 @@ def check(history: History, drift: float = DRIFT) -> list[str]:
 
 def of_clients(history: History) -> list[str]:
     """Without known commit times, when the revisions of the history are ordered as early as possible: a revision was
-    committed by the time a client got it. So an early end may remain undetected, and none counts as overdue."""
+    committed by the time a client got it. Thus an early end may remain undetected, and none counts as overdue."""
     leases = _Leases(history)
     return [*leases.ends(_answered_s(history)), *leases.revoked()]
 

@@ -1,6 +1,6 @@
 """Rows of acknowledged appends are never lost, and none is invented (issue 17, seed 003).
 
-The appender sends row number n of a segment as the value n. So what a segment has is known by its number of rows: at
+The appender sends row number n of a segment as the value n. Thus what a segment has is known by its number of rows: at
 its publication, its digest must be that of all rows from 0 on, at least those acknowledged, at most those sent. No row
 is acknowledged into a segment that was given up.
 """

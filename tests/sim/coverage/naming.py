@@ -1,7 +1,7 @@
 """The rows of a decision, derived from its types: the same rule names the possible and the reached rows. Pure.
 
 An enum has a row for each member. A union has those of its parts. A dataclass is one row, or one for each value of its
-reason if that is an enum (`reason`, `case`), or one without and one with its flag (`truncates`). So a new member,
+reason if that is an enum (`reason`, `case`), or one without and one with its flag (`truncates`). Thus a new member,
 verdict or reason adds a row.
 """
 

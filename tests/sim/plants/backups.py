@@ -95,7 +95,7 @@ def damaged_backups_that_are_accepted(patch: Patch) -> None:
 
 @caught_by("restored state", "recovery decision", on=RESTORED)
 def restores_that_keep_the_generation(patch: Patch) -> None:
-    """So a node with a vault of changes after the backup does not detect that they are lost (R7)."""
+    """Thus a node with a vault of changes after the backup does not detect that they are lost (R7)."""
 
     def same(header: BackupHeader, wanted: int | None = None) -> int:
         return header.generation
