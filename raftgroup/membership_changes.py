@@ -121,11 +121,9 @@ class Administration:
     async def _promote(self, member_id: str) -> None:
         self._replica.membership.promoted(member_id)
         if not self._caught_up(member_id):
-            match = self._replica.engine.match_index(member_id)
-            raise MembershipRefused(
-                f"{member_id} holds the log up to {'an unknown index' if match is None else match} of "
-                f"{self._journal.last.index}: promote it once it has caught up"
-            )
+            last, match = self._journal.last.index, self._replica.engine.match_index(member_id)
+            holds = f"has not confirmed any of {last}" if match is None else f"has {match} of {last}"
+            raise MembershipRefused(f"{member_id} {holds} entries of the log: promote it once it has caught up")
         await self._change(lambda membership: membership.promoted(member_id))
 
     async def _remove(self, member_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from palisade.base.interval import INTERVAL_S_MAX
 from palisade.cli.numbers import Number
 from palisade.cli.options import client_options, read_bytes, read_lease_time
 from palisade.cli.printing import print_json, readable
-from palisade.cli.session import CliSession
+from palisade.cli.session import INTERRUPTED, CliSession
 from palisade.cli.watch import warn_of_trouble
 from palisade.wire import json_results as shapes
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from palisade.client.claims import Claim
     from palisade.metastore.results import KeyValue
 
+NOT_RELEASED = "not-released"
 ttl_option = click.option(
     "--ttl", "ttl_s", type=read_lease_time, default="10", show_default=True, metavar="SECONDS",
     help="Time after which the next claimant takes over if the holder dies.",
@@ -123,11 +125,25 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
         except Stopped as stopped:
             return 128 + stopped.number
 
+    failed = True
     try:
-        sys.exit(session.call(run, notice=False))
+        code = session.call(run, notice=False)
+        failed = False
+    except SystemExit as ended:
+        failed = ended.code != INTERRUPTED
+        raise
     finally:
         for text in filter(None, (held.not_released for held in claims)):
-            session.note(text)
+            report(session, text, failed)
+    sys.exit(code)
+
+
+def report(session: CliSession, not_released: str, failed: bool) -> None:
+    """On stderr. With --json it has one object: if the command has failed, that of its error."""
+    if not session.as_json:
+        session.note(not_released)
+    elif not failed:
+        print(json.dumps({"error": {"code": NOT_RELEASED, "message": not_released, "retry": False}}), file=sys.stderr)
 
 
 async def follow(session: CliSession, client: Any, name: bytes) -> None:

@@ -159,6 +159,20 @@ def test_claim_that_cannot_be_released_is_reported_after_a_stop_signal(
     assert process.returncode == 128 + signal.SIGINT
 
 
+def test_claim_that_cannot_be_released_is_one_object_with_json(
+    node: CliNode, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start("lock", "/locks/a", "--ttl", "30", "--json")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    node.do(lambda: vars(node.group).update(leading=False))
+    process.send_signal(signal.SIGINT)
+    error = json.loads(process.communicate(timeout=WITHIN_S)[1])["error"]
+    assert (error["code"], error["retry"]) == ("not-released", False)
+    assert error["message"].startswith("the lock could not be released (no answer within 2 s): it expires with its")
+    assert process.returncode == 128 + signal.SIGINT
+
+
 def test_second_stop_signal_leaves_the_claim_to_its_lease(
     node: CliNode, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
