@@ -13,7 +13,7 @@ Guarantees, with reasons:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from palisade.base.start_order import ComponentError
@@ -135,30 +135,51 @@ class Listeners:
         if notification.last and self._values:
             for component in self._values.keys() - self._listeners.keys():
                 self._complete(component, notification.revision)
-        if len(self._listeners) == 1:
-            for component, listeners in self._listeners.items():
-                await self._notify_one(component, listeners, notification)
-        elif self._listeners:
-            await asyncio.gather(*[self._notify_one(*each, notification) for each in self._listeners.items()])
+        waiting = [rest for each in self._listeners.items() if (rest := self._begin(*each, notification)) is not None]
+        if len(waiting) == 1:
+            await waiting[0]
+        elif waiting:
+            await asyncio.gather(*waiting)
         if self._failure is not None:
             raise self._failure
         if notification.last:
             self.handled = notification.revision
 
-    async def _notify_one(self, component: str, listeners: list[Listener], notification: Notification) -> None:
-        """One component's listeners, then its values. Components are notified concurrently, so that one may wait for
-        the value of another; values of components without listeners are complete before.
+    def _begin(
+        self, component: str, listeners: Sequence[Listener], notification: Notification
+    ) -> Coroutine[Any, Any, None] | None:
+        """One component's listeners, then its values. Returns the rest, from the first listener that waits: components
+        are notified concurrently, so that one may wait for the value of another. Values of components without
+        listeners are complete before.
         """
         try:
-            for listener in listeners:
+            for number, listener in enumerate(listeners, 1):
                 answer = listener(notification)
                 if answer is not None:
-                    await answer
+                    return self._finish(component, answer, listeners[number:], notification)
         except Exception as error:
             self._failed(component, notification.revision, error)
         else:
-            if notification.last and self._values:
-                self._complete(component, notification.revision)
+            self._notified(component, notification)
+        return None
+
+    async def _finish(
+        self, component: str, answer: Awaitable[None], others: Sequence[Listener], notification: Notification
+    ) -> None:
+        try:
+            await answer
+            for listener in others:
+                later = listener(notification)
+                if later is not None:
+                    await later
+        except Exception as error:
+            self._failed(component, notification.revision, error)
+        else:
+            self._notified(component, notification)
+
+    def _notified(self, component: str, notification: Notification) -> None:
+        if notification.last and self._values:
+            self._complete(component, notification.revision)
 
     def _failed(self, component: str, revision: int, error: Exception) -> None:
         """The first failure stops the node; waiters for a value of this component get an error."""

@@ -110,10 +110,10 @@ class SegmentHolder(Component):
         if not self._scanned:
             await self.local()
         self.wanted = self.assignments()
-        self._listeners.listen("segments", self._on_change)
+        self._listeners.listen("segments", self._on_change, below=self._prefix)
 
     def _on_change(self, notification: Notification) -> None:
-        """Receives single revisions and differences. Never waits."""
+        """Receives single revisions, leaps and differences. Never waits."""
         for event in notification.events:
             if event.key.startswith(self._prefix):
                 self._update(event.key, event.item)

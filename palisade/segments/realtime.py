@@ -29,7 +29,7 @@ from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import grows, opening
 from palisade.catalog.realtime_rows import BYTES_MAX, ROWS_MAX, Columns, encoded
 from palisade.catalog.rows_digest import Value
-from palisade.catalog.segment import RECORDS, SegmentRecord
+from palisade.catalog.segment import RECORDS, ROOT, SegmentRecord
 from palisade.catalog.timeline import Interval
 from palisade.client.beside_growing import chunk_prefix, unchanged_chunk
 from palisade.client.publishing import unchanged
@@ -97,7 +97,7 @@ class RealtimeIngester(Component):
 
     async def start(self) -> None:
         await self.logs.start()
-        self._listeners.listen("realtime", self._on_change, below=RECORDS)
+        self._listeners.listen("realtime", self._on_change, below=ROOT)
         self._started = True
 
     def _require_started(self) -> None:
@@ -108,10 +108,12 @@ class RealtimeIngester(Component):
         self.logs.release()
 
     def _on_change(self, notification: Notification) -> None:
-        """Never waits."""
-        if any(name_of_record(event.key) in self.held for event in notification.events):
+        """Never waits. Keys outside of ROOT are most changes of the store, and change nothing here."""
+        keys = [event.key for event in notification.events if event.key.startswith(ROOT)]
+        if any(name_of_record(key) in self.held for key in keys):
             self.writes.changed()
-        self.wakeup.set()
+        if keys:
+            self.wakeup.set()
 
     # Used by the announcer.
 

@@ -37,10 +37,10 @@ class Held:
     closed_at: float | None = None
     error: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return str(self.log.header.segment)
+    def __post_init__(self) -> None:
+        self.name = str(self.log.header.segment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class RetentionWorker(Component):
 
     async def start(self) -> None:
         self._reader = self._open_rules(self.holder.vault)
-        self._listeners.listen("retention", self._on_change)
+        self._listeners.listen("retention", self._on_change, below=TTL)
 
     async def stop(self) -> None:
         if self._reader is not None:

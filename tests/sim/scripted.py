@@ -75,9 +75,10 @@ def scripted(seed: int = 1, **settings: Any) -> Iterator[Script]:
 
 
 @contextmanager
-def led(seed: int = 1, **settings: Any) -> Iterator[Script]:
-    """As soon as there is a leader."""
+def led(seed: int = 1, *, segments: bool = False, **settings: Any) -> Iterator[Script]:
+    """As soon as there is a leader. `segments`: some nodes are data nodes (`world.data_nodes`)."""
     world = World(seed, Settings(**({"followers": 0, "fences": SHORT} | settings)))
+    world.has_segments = segments
     world.checkers = [make(world) for make in RULES]
     try:
         with ambient(seed, lambda: world.now, world.wall_offset_s):
