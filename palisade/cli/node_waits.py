@@ -29,8 +29,11 @@ class NodeWaits:
 
     def reason(self, client: Client, why: str | None = None) -> str:
         """Why there is no answer yet: the reason of the client, else `why`, else that of the connected node."""
-        known = client.writer_waits_for or client.trouble or why or self.text
-        return known or f"no answer yet from {client.connected_to}"
+        return self.known(client, why) or f"no answer yet from {client.connected_to}"
+
+    def known(self, client: Client, why: str | None = None) -> str | None:
+        """As `reason`; None if there is no cause but the time that an answer takes."""
+        return client.writer_waits_for or client.trouble or why or self.text
 
     async def follow(self, client: Client) -> None:
         """Updates `text` until it is cancelled, or the client is closed."""

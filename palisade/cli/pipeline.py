@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -169,7 +169,8 @@ def _fail(session: CliSession, error: Exception) -> NoReturn:
 
 
 def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, str], given: Mapping[str, Any]) -> None:
-    """Checks Java first, then runs the job. Raises PipelineError and the errors of the client."""
+    """Checks Java, asks the cluster once, then runs the job. Raises PipelineError and the errors of the client."""
+    from palisade.cli.job_trouble import ask_cluster
     from palisade.pipeline.java import require_java, require_pyspark
     from palisade.pipeline.job import parsed
     from palisade.pipeline.options import ClusterAccess
@@ -179,7 +180,10 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
     require_java()
     options = parsed(job, given)
     access: ClusterAccess = ClusterAccess(tuple(session.endpoints), *files, session.deadline_s)
-    with task_lines(job.name, session) if not sys.stderr.isatty() else task_bar(job.name) as show:
+    needs_cluster = job.needs_cluster(options)
+    if needs_cluster:
+        ask_cluster(session, access)
+    with shown_progress(job.name, session, access if needs_cluster else None) as show:
         report = run_job(job, access, options, master=master, show=show)
     session.answer(report.fields, report.text)
     if not report.ok:
@@ -187,29 +191,63 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
 
 
 @contextmanager
-def task_lines(title: str, session: CliSession) -> Iterator[Callable[[Seen], None] | None]:
-    """Lines on stderr with the phase of the job, less than 2 s apart until its end; none with --json."""
-    if session.as_json:
+def shown_progress(
+    title: str, session: CliSession, access: ClusterAccess | None
+) -> Iterator[Callable[[Seen], None] | None]:
+    """Yields the function that shows the progress of the job, None with --json outside of a terminal. `access`: of the
+    cluster whose trouble is shown with it."""
+    from palisade.cli.job_trouble import trouble_beside
+
+    terminal = sys.stderr.isatty()
+    if session.as_json and not terminal:
         yield None
         return
+    show_in = task_bar if terminal else task_lines
+    troubled = nullcontext(no_trouble) if access is None else trouble_beside(access)
+    with troubled as trouble, show_in(title, trouble) as show:
+        yield show
+
+
+def no_trouble() -> str | None:
+    """Of a job that connects to no cluster."""
+    return None
+
+
+@contextmanager
+def task_lines(title: str, trouble: Callable[[], str | None]) -> Iterator[Callable[[Seen], None]]:
+    """Lines on stderr with the phase of the job, less than 2 s apart until its end. `trouble`: why the cluster cannot
+    answer at the moment, if so."""
     text = ["start Spark"]
 
     def show(seen: Seen) -> None:
         tasks = f", {seen.tasks_done} of {counted(seen.tasks, 'task')}" if seen.tasks else ""
         text[0] = f"{seen.phase}{tasks}"
 
-    with progressing_in_thread(lambda: f"palisade: {title}: {text[0]}"):
+    def line() -> str:
+        why = trouble()
+        return f"palisade: {title}: {text[0]}{f'; {why}' if why else ''}"
+
+    with progressing_in_thread(line):
         yield show
 
 
 @contextmanager
-def task_bar(title: str) -> Iterator[Callable[[Seen], None]]:
-    """A bar on a terminal for the tasks of the running stages."""
-    from rich.console import Console
+def task_bar(title: str, trouble: Callable[[], str | None]) -> Iterator[Callable[[Seen], None]]:
+    """A bar on a terminal for the tasks of the running stages; below it the `trouble` until the end."""
+    from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    running = True
+
+    class BarWithTrouble(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield from super().get_renderables()
+            if running and (why := trouble()):
+                yield Text(why)
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with BarWithTrouble(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task(f"{title}: start Spark", total=None)
 
         def show(seen: Seen) -> None:
@@ -217,4 +255,7 @@ def task_bar(title: str) -> Iterator[Callable[[Seen], None]]:
             total = seen.tasks or None
             progress.update(bar, description=f"{title}: {seen.phase}{stages}", completed=seen.tasks_done, total=total)
 
-        yield show
+        try:
+            yield show
+        finally:
+            running = False

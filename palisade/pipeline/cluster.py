@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from palisade.base.input_file import ending_input
 from palisade.base.long_keys import is_long
 from palisade.base.network_reason import reason_of
+from palisade.client.client import Client
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted, InvalidRequest
 from palisade.metastore.lineage import Lineage
@@ -67,6 +68,23 @@ def connect(access: ClusterAccess, endpoints: tuple[str, ...] = ()) -> SyncClien
         credentials=credentials_of(access),
         wait_for_nodes=False,
     )
+
+
+def client_of(access: ClusterAccess, endpoints: Sequence[str] = ()) -> Client:
+    """As `connect`, for asyncio."""
+    return Client(
+        list(endpoints or access.endpoints),
+        timeout_s=access.timeout_s,
+        follow_leader=False,
+        credentials=credentials_of(access),
+        wait_for_nodes=False,
+    )
+
+
+def require_answer(access: ClusterAccess) -> None:
+    """Raises the errors of the client if the cluster does not answer. A digest needs no right, and is linearizable."""
+    with connect(access) as client:
+        client.digest()
 
 
 def credentials_of(access: ClusterAccess) -> Credentials | None:

@@ -14,7 +14,7 @@ from palisade.client.activation import epoch_of, read_roles
 from palisade.client.client import Client
 from palisade.journal.client import JournalClient
 from palisade.pipeline.audit.cluster_findings import CopyRow, MemberDigest, SegmentRow, compared, segment_rows
-from palisade.pipeline.cluster import credentials_of
+from palisade.pipeline.cluster import client_of
 from palisade.pipeline.options import ClusterAccess
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource
 
@@ -45,18 +45,8 @@ def gather(access: ClusterAccess, copies: Sequence[tuple[str, str]]) -> Evidence
         return thread.submit(lambda: asyncio.run(_gather(access, copies))).result()
 
 
-def _client(access: ClusterAccess, endpoints: Sequence[str]) -> Client:
-    return Client(
-        list(endpoints),
-        timeout_s=access.timeout_s,
-        follow_leader=False,
-        credentials=credentials_of(access),
-        wait_for_nodes=False,
-    )
-
-
 async def _gather(access: ClusterAccess, copies: Sequence[tuple[str, str]]) -> Evidence:
-    async with _client(access, access.endpoints) as client:
+    async with client_of(access) as client:
         read_wall_ms = time.time_ns() // 1_000_000
         here = await client.scan_counts(b"palisade", b"palisade\0")
         minimal = int((await client.status())["minimal_revision"])
@@ -98,7 +88,7 @@ async def _digest(access: ClusterAccess, member: str, address: str) -> MemberDig
     if not address:
         return MemberDigest(member, problem="it has no stream")
     try:
-        async with _client(access, [address]) as client:
+        async with client_of(access, [address]) as client:
             digest = await client.digest()
     except PalisadeError as error:
         return MemberDigest(member, problem=str(error))

@@ -33,13 +33,15 @@ class Job:
     """`options`: a frozen dataclass whose fields are made by `option`; its `__post_init__` may raise BadOption.
 
     `run(spark, access, options, progress)` raises PipelineError and the errors of the client. Started again after any
-    failure, it continues or begins anew, and publishes nothing twice.
+    failure, it continues or begins anew, and publishes nothing twice. `needs_cluster(options)` False: it connects to no
+    cluster, so none is asked before Spark starts.
     """
 
     name: str
     help: str
     options: type[Any]
     run: Callable[[Any, ClusterAccess, Any, Progress], Report]
+    needs_cluster: Callable[[Any], bool] = lambda options: True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Runs a job: checks the machine, starts Spark if needed, follows its stages, and cancels them if the job is stopped.
 
-Java and pyspark are checked before anything else. A job that ends by an exception, Ctrl-C too, leaves no Spark job
-running; a SparkSession that was started here is stopped, and a Java process that has not finished its start is killed.
+Java and pyspark are checked before anything else, and the cluster is asked once before Spark is started. A job that
+ends by an exception, Ctrl-C too, leaves no Spark job running; a SparkSession that was started here is stopped, and a
+Java process that has not finished its start is killed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.client.endpoints import read_endpoints
+from palisade.pipeline.cluster import require_answer
 from palisade.pipeline.errors import BadOption, JobFailed, PipelineError
 from palisade.pipeline.java import require_java, require_pyspark
 from palisade.pipeline.job import Job, Report, parsed
@@ -72,6 +74,8 @@ def run(
     job = job_named(name)
     chosen = parsed(job, options)
     access = ClusterAccess(addresses, token_file, user, password_file, TIMEOUT_S)
+    if spark is None and job.needs_cluster(chosen):
+        require_answer(access)
     return run_job(job, access, chosen, spark=spark, master=master)
 
 

@@ -184,14 +184,14 @@ def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
     monkeypatch.setattr(waiting_module, "silence_s", lambda: 0.0)
     monkeypatch.setattr(waiting_module, "LOOK_S", 0.01)
     monkeypatch.setattr(waiting_module, "LINES_S", 0.05)
-    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)) as show:
+    with pipeline_module.task_lines("history", pipeline_module.no_trouble) as show:
         shown = printed_until("start Spark", capsys)
         show(Seen("reading", 1, 8, 3))
         shown += printed_until("reading", capsys)
     first, *_, last = shown.splitlines()
     assert first == "palisade: history: start Spark (0 s)"
     assert last == "palisade: history: reading, 3 of 8 tasks (0 s)"
-    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=True)) as show:
+    with pipeline_module.shown_progress("history", CliSession([], 1.0, as_json=True), None) as show:
         assert show is None
 
 
@@ -219,7 +219,7 @@ def test_lines_of_a_pipeline_job_are_less_than_two_seconds_apart_until_its_end(
     monkeypatch.setattr(time, "monotonic", clock)
     monkeypatch.setattr(waiting_module, "silence_s", lambda: 0.0)
     monkeypatch.setattr(waiting_module, "LOOK_S", 0.001)
-    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)):
+    with pipeline_module.task_lines("history", pipeline_module.no_trouble):
         for _ in range(100):
             assert looks.acquire(timeout=10)
     lines = capsys.readouterr().err.splitlines()

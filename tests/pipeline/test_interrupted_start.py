@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli_node import cli_node
 from tests.support.waiting import until
 
 SUBMIT = """#!/bin/sh
@@ -34,9 +35,12 @@ def spark_home(tmp_path: Path) -> Path:
 
 def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Path, tmp_path: Path) -> None:
     environment = os.environ | {"SPARK_HOME": str(spark_home), "PIDS": str(tmp_path)}
-    words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints", "127.0.0.1:1")
+    words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints")
     command = [sys.executable, "-m", "palisade.cli", *words]
-    with subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True) as job:
+    with (
+        cli_node() as node,
+        subprocess.Popen([*command, node.endpoint], env=environment, stdout=-1, stderr=-1, text=True) as job,
+    ):
         try:
             asyncio.run(until((tmp_path / "pid").exists, 60))
             started = int((tmp_path / "pid").read_text())

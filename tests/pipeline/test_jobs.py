@@ -54,7 +54,7 @@ class FakeContext:
 
 
 def job_that(run: Any) -> Job:
-    return Job("tidy", "Tidy the shelves.", Wishes, run)
+    return Job("tidy", "Tidy the shelves.", Wishes, run, needs_cluster=lambda _: False)
 
 
 def raising(error: BaseException) -> Job:
@@ -126,6 +126,20 @@ def test_progress_counts_the_tasks_of_running_stages() -> None:
     }
     tracker = SimpleNamespace(getJobIdsForGroup=lambda _: [6, 7, 5], getJobInfo=jobs.get, getStageInfo=stages.get)
     assert seen_now(tracker, "g", "write") == Seen("write", 1, 8, 3)
+
+
+def test_python_api_asks_the_cluster_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a session that runs already it does not: there is no start to save."""
+    ran = list[Job]()
+    monkeypatch.setattr(running, "require_pyspark", lambda: None)
+    monkeypatch.setattr(running, "require_java", lambda: None)
+    monkeypatch.setattr(running, "run_job", lambda job, *_, **__: ran.append(job))
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
+        running.run("retention", "127.0.0.1:9")
+    assert ran == []
+    running.run("retention", "127.0.0.1:9", spark=SimpleNamespace())
+    running.run("audit", "127.0.0.1:9", to="r", histories="h", history_only=True)
+    assert [job.name for job in ran] == ["retention", "audit"]
 
 
 def invoke(job: Job, *words: str, env: dict[str, str] | None = None) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from palisade.pipeline.quiet_start import LOG, quiet
+from tests.support.cli_node import cli_node
 
 SUBMIT = """#!/bin/sh
 echo "WARNING: Using incubator modules: jdk.incubator.vector" >&2
@@ -28,10 +29,11 @@ def test_java_gets_a_quiet_log_and_its_other_lines_are_passed_on(java: None, tmp
     submit.chmod(0o755)
     environment = os.environ | {"SPARK_HOME": str(tmp_path / "spark")}
     environment.pop("SPARK_SUBMIT_OPTS", None)
-    words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints", "127.0.0.1:1", "--json")
-    done = subprocess.run(
-        [sys.executable, "-m", "palisade.cli", *words], env=environment, capture_output=True, text=True, check=False
-    )
+    with cli_node() as node:
+        words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints", node.endpoint, "--json")
+        done = subprocess.run(
+            [sys.executable, "-m", "palisade.cli", *words], env=environment, capture_output=True, text=True, check=False
+        )
     assert "incubator" not in done.stderr
     passed_on, error = done.stderr.splitlines()
     assert passed_on == f"opts: {OURS}"

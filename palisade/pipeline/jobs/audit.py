@@ -29,4 +29,5 @@ JOB = Job(
     """,
     AuditOptions,
     run,
+    lambda options: not options.history_only,
 )
