@@ -1,7 +1,7 @@
 """Why the cluster cannot answer a job of the pipeline: asked once before Spark starts, then followed beside the job.
 
-The clients of a job are in its driver, its workers and the processes of its data sources. So the command has one of its
-own, whose requests go to the same nodes.
+The clients of a job are in its driver, its workers and the processes of its data sources. Therefore the command has its
+own client, whose requests go to the same nodes.
 """
 
 from __future__ import annotations
