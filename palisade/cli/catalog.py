@@ -19,7 +19,7 @@ from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json
-from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, CliSession, Failure
+from palisade.cli.session import REFUSED, UNKNOWN, CliSession, Failure
 
 POSITIONAL = ("text", "number", "many")
 COLUMN_PARTS = ("name", "type", "category")
@@ -125,7 +125,8 @@ def begin(
 ) -> None:
     fields = request_of(kind, given)
     id_ = procedure or secrets.token_hex(8)
-    try:
+    remark = f"the operation continues if it has started; palisade catalog procedure {id_} shows it"
+    with session.note_after_ctrl_c(lambda: remark):
         view = follow(
             session,
             id_,
@@ -134,13 +135,6 @@ def begin(
                 kind.name, fields, procedure=id_, wait_s=wait_s, timeout_s=timeout_s
             ),
         )
-    except SystemExit as left:
-        if left.code != INTERRUPTED:
-            raise
-        click.echo(
-            f"palisade: the operation continues if it has started; palisade catalog procedure {id_} shows it", err=True
-        )
-        sys.exit(INTERRUPTED)
     report(session, view, wait_s)
 
 

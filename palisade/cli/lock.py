@@ -90,7 +90,8 @@ def elect(
     if listen == (value is not None):
         raise click.UsageError("give either VALUE or --listen")
     if value is None:
-        session.call(lambda client: follow(session, client, name), notice=False)
+        with session.note_after_ctrl_c(lambda: "no longer listening; the same command begins with the present leader"):
+            session.call(lambda client: follow(session, client, name), notice=False)
         return
     hold(session, lambda client: client.campaign(name, value, ttl_s=ttl_s, timeout_s=wait_s), command, "PALISADE_ELECT")
 

@@ -95,7 +95,9 @@ def show(session: CliSession, at: str, watch: bool) -> None:
         with screen_for(session) as screen:
             return await follow(lambda: recoveries(session, at, screen.hide), screen, watch)
 
-    report(session, run_or_fail(session, followed()))
+    with session.note_after_ctrl_c(lambda: f"no longer followed; 'palisade recovery --at {at}' shows the recoveries"):
+        found = run_or_fail(session, followed())
+    report(session, found)
 
 
 async def recoveries(session: CliSession, at: str, hide: Callable[[], None]) -> dict[str, Any]:

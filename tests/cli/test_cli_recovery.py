@@ -247,13 +247,16 @@ def test_closed_pipe_ends_the_command_silently() -> None:
         process.stderr.close()
 
 
-def test_ctrl_c_ends_the_command_with_130_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_the_command_with_130_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("palisade.cli.recovery_watch.follow", interrupted)
     result = run("recovery", "--at", "127.0.0.1:7401", "--watch")
-    assert (result.exit_code, result.output) == (130, "")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert (
+        result.stderr == "palisade: no longer followed; 'palisade recovery --at 127.0.0.1:7401' shows the recoveries\n"
+    )
 
 
 def test_catch_up_difference_is_changed_at_the_node() -> None:

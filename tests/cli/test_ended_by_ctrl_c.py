@@ -67,3 +67,15 @@ def test_keep_alive_names_the_time_at_which_the_lease_expires(run: Run, monkeypa
     result = run("lease", "keep-alive", lease)
     assert (result.exit_code, result.stdout) == (130, f"lease {lease}: 30 s\n")
     assert f"palisade: lease {lease} is no longer renewed; it expires within 30 s\n" in result.stderr
+
+
+def test_listener_of_an_election_says_that_it_has_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_module: Any = importlib.import_module("palisade.cli.lock")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lock_module, "show", interrupted)
+    result = run("elect", "/leader/a", "--listen")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "palisade: no longer listening; the same command begins with the present leader\n"
