@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from palisade.base.address import Address, is_wildcard
 from palisade.node.authorization import proof_of
 from palisade.node.host import Host, SegmentOrigin
 from palisade.node.requirements import need_pyarrow
@@ -60,7 +61,10 @@ def with_segments(
     need_pyarrow()
     peers, origin = machine.segment_peers(), machine.segment_origin()
     listeners = on_vault.components.listeners
-    store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
+    own_stream = [] if config.follow else [str(reached_locally(config.stream))]
+    store = AnnouncementClient(
+        lambda: own_stream or streams_in(records()), proof_of(config), follow_leader=config.follow
+    )
     own = LeasedAnnouncements(config.id, store, now=clock.now)
     expiry = Expiry(lambda: (clock.wall_ns() / 1e9, clock.now()))
     holder = SegmentHolder(
@@ -74,7 +78,7 @@ def with_segments(
     pace = Pace(config.segments_look_s, config.segments_trash_s)
     retention = RetentionWorker(holder, listeners, expiry, partial(FencedRules.over, now=clock.now), pace)
     held = HeldSegments(machine.realtime_folder(), clock.now)
-    realtime = RealtimeIngester(holder, own, held, listeners)
+    realtime = RealtimeIngester(holder, own, held, listeners, trouble=lambda: store.trouble)
     announcer = Announcer(holder, own, listeners, realtime.growing)
     found = (
         on_vault.with_part(Part("segments", holder), holder.on)
@@ -84,6 +88,13 @@ def with_segments(
         .with_part(Part("hand-off", RealtimeHandOff(realtime, asyncio.to_thread), ("announcer",)), holder.on)
     )
     return found, Segments(LocalSegments(holder, realtime), peers, origin)
+
+
+def reached_locally(address: Address) -> Address:
+    """The address at which this machine reaches a server that listens on `address`."""
+    if not is_wildcard(address.host):
+        return address
+    return Address("::1" if ":" in address.host else "127.0.0.1", address.port)
 
 
 def streams_in(records: Iterable[Record]) -> list[str]:

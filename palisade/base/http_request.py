@@ -52,6 +52,11 @@ class NoAnswer(PalisadeError):
         self.silent_s = silent_s
 
 
+def prepare() -> None:
+    """Imports aiohttp, which takes a part of a second: otherwise the first request does, within its own timeout."""
+    import aiohttp  # noqa: F401
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`content`: its JSON."""
@@ -99,10 +104,19 @@ class HttpRequests:
             await session.close()
 
     async def json(
-        self, address: str, path: str, method: str = "GET", body: Any = None, params: Mapping[str, Any] | None = None
+        self,
+        address: str,
+        path: str,
+        method: str = "GET",
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
     ) -> Answer:
-        """Raises NoAnswer, also if the content is not JSON."""
+        """`timeout_s`: the value of `TIMEOUT_HEADER`, if the caller waits for less than a whole request may take. Raises
+        NoAnswer, also if the content is not JSON."""
         given = {} if body is None else {"json": body}
+        if timeout_s is not None:
+            given["headers"] = {TIMEOUT_HEADER: str(max(1, int(timeout_s * 1000)))}
         async with self.open(address, path, method, params=params, **given) as response:
             try:
                 content = await response.json(content_type=None)

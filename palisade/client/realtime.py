@@ -20,7 +20,7 @@ from typing import Any
 
 from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
-from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.http_request import HttpRequests, NoAnswer, prepare
 from palisade.base.interval import check_seconds
 from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
@@ -35,6 +35,8 @@ LIVE = "/livez"
 LIVE_S, LIVE_S_MAX = 1.0, 4.0
 """How long a node may take to answer LIVE before it is asked to open a segment: at first, and the maximum of later
 rounds."""
+OTHERS_S = 0.25
+"""Time for the answers of the other nodes once one has answered."""
 OUTCOME_UNKNOWN = 504
 AGAIN = {429, 503, OUTCOME_UNKNOWN}
 NAME_BYTES = 12
@@ -94,6 +96,7 @@ class RealtimeWriter:
         self._addresses: dict[str, str] = {}
         self._waits, self._trouble = waits, trouble
         request_s = min(REQUEST_S, max(timeout_s, PAUSE_S))
+        self._request_s = request_s
         self._requests = HttpRequests(header_of(credentials), timeout_s=request_s, connect_s=CONNECT_S)
 
     async def __aenter__(self) -> RealtimeWriter:
@@ -133,6 +136,7 @@ class RealtimeWriter:
         Raises the errors of the node. At the deadline: NotIngesting if no data node has opened it, Unavailable if the
         named node has not, OutcomeUnknown if one may have: repeat it.
         """
+        prepare()
         body = {**self._target.body(), "writer": self.name}
         found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
@@ -171,7 +175,7 @@ class RealtimeWriter:
             self._waits(reasons)
             if not await self._may_repeat(until):
                 self._waits("")
-                raise NotIngesting(reasons)
+                raise NotIngesting(self._beside_trouble(reasons))
 
     async def _known_nodes(self, refusals: list[str], until: float) -> list[str]:
         """Their names in the topology. If the cluster does not answer: none, and `refusals` gets the reason."""
@@ -182,16 +186,13 @@ class RealtimeWriter:
             return []
 
     async def _answering(self, names: Sequence[str], refusals: list[str], limit_s: float, reasons: str) -> list[str]:
-        """The nodes that answer within `limit_s`, in their order. `refusals` gets the reasons of the others; `reasons`:
-        those of the round before."""
+        """The nodes that answer within `limit_s`, and within `OTHERS_S` after the first answer, in their order.
+        `refusals` gets the reasons of the others; `reasons`: those of the round before."""
 
         async def ask(name: str) -> str:
             """Why it does not answer; empty if it does."""
             try:
-                async with asyncio.timeout(limit_s):
-                    await self._requests.json(addresses[name], LIVE)
-            except TimeoutError:
-                return f"{name}: no answer in time"
+                await self._requests.json(addresses[name], LIVE)
             except NoAnswer as error:
                 return f"{name}: {error}"
             finally:
@@ -205,10 +206,18 @@ class RealtimeWriter:
 
         addresses, silent = dict(self._addresses), list(names)
         self._waits(reasons or waits_for())
-        found = await asyncio.gather(*map(ask, names))
-        self._waits("")
-        refusals += filter(None, found)
-        return [name for name, why in zip(names, found, strict=True) if not why]
+        asking = {name: asyncio.ensure_future(ask(name)) for name in names}
+        try:
+            await first_answers(set(asking.values()), limit_s)
+        finally:
+            late = [name for name, answer in asking.items() if not answer.done()]
+            for name in late:
+                asking[name].cancel()
+            await asyncio.gather(*asking.values(), return_exceptions=True)
+            self._waits("")
+        found = {name: f"{name}: no answer in time" if name in late else asking[name].result() for name in names}
+        refusals += filter(None, found.values())
+        return [name for name, why in found.items() if not why]
 
     async def append(self, rows: Sequence[Sequence[Any] | Mapping[str, Any]]) -> int:
         """Returns the number of rows of the segment. They are stored on the disk of the node, and counted from now on.
@@ -256,12 +265,17 @@ class RealtimeWriter:
                 given = reason if error.by_node or not given else given
                 nothing_done = nothing_done and error.nothing_done
                 if not await self._may_repeat(until):
-                    text = given if reason in given else f"{reason}; before: {given}"
+                    text = self._beside_trouble(given if reason in given else f"{reason}; before: {given}")
                     if nothing_done:
                         raise Unavailable(f"{text}; nothing was done") from None
                     raise OutcomeUnknown(
                         f"{text}; the request may have been executed; the call can be repeated"
                     ) from None
+
+    def _beside_trouble(self, reasons: str) -> str:
+        """With the reason why no answer of the cluster can arrive, such as nodes that do not answer."""
+        why = self._trouble()
+        return reasons if not why or why in reasons else f"{reasons}; {why}"
 
     async def _may_repeat(self, until: float) -> bool:
         """After a pause. False at the deadline: a request that is sent then would be executed without an answer."""
@@ -280,7 +294,8 @@ class RealtimeWriter:
         self._waits(reason or f"no answer yet from {node} at {self._addresses[node]}")
         try:
             async with asyncio.timeout_at(until):
-                answer = await self._requests.json(self._addresses[node], path, "POST", body)
+                left_s = min(self._request_s, until - self._now())
+                answer = await self._requests.json(self._addresses[node], path, "POST", body, timeout_s=left_s)
         except TimeoutError:
             raise NotAnsweredYet(f"{node}: no answer in time", nothing_done=False) from None
         except NoAnswer as error:
@@ -316,6 +331,16 @@ class RealtimeWriter:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+async def first_answers(asking: set[asyncio.Future[str]], limit_s: float) -> None:
+    """Waits up to `limit_s`, and once a node has answered, up to `OTHERS_S`. An answer is an empty text."""
+    now = asyncio.get_running_loop().time
+    end, left = now() + limit_s, asking
+    while left and now() < end:
+        done, left = await asyncio.wait(left, timeout=end - now(), return_when=asyncio.FIRST_COMPLETED)
+        if any(not each.result() for each in done):
+            end = min(end, now() + OTHERS_S)
 
 
 def plain_row(row: Sequence[Any] | Mapping[str, Any]) -> Any:

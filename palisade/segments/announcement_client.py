@@ -16,10 +16,14 @@ TIMEOUT_S = 15.0
 
 
 class AnnouncementClient:
-    """An `announcements.AnnouncementStore`. `addresses`: stream addresses of the members that this node knows."""
+    """An `announcements.AnnouncementStore`. `addresses`: stream addresses of the members that this node knows; of a
+    member its own one only, with `follow_leader` False. A member forwards to the leader, and learns of a new one from
+    its Raft group; a client at a leader that is frozen leaves it only after several seconds of silence."""
 
-    def __init__(self, addresses: Callable[[], list[str]], credentials: Credentials | None) -> None:
-        self._addresses, self._credentials = addresses, credentials
+    def __init__(
+        self, addresses: Callable[[], list[str]], credentials: Credentials | None, *, follow_leader: bool = True
+    ) -> None:
+        self._addresses, self._credentials, self._follow_leader = addresses, credentials, follow_leader
         self._client: Client | None = None
         self._known: list[str] = []
         self._writes = SettledWrites(secrets.token_hex(CLIENT_ID_BYTES), self._send)
@@ -32,8 +36,15 @@ class AnnouncementClient:
         if self._client is None or addresses != self._known:
             await self.close()
             self._known = addresses
-            self._client = await Client(addresses, timeout_s=TIMEOUT_S, credentials=self._credentials).__aenter__()
+            self._client = await Client(
+                addresses, timeout_s=TIMEOUT_S, credentials=self._credentials, follow_leader=self._follow_leader
+            ).__aenter__()
         return self._client
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no answer can arrive at the moment; None if one can."""
+        return None if self._client is None else self._client.trouble
 
     async def lease(self, lease: int, ttl_ms: int) -> int:
         return await (await self._connected()).segments_lease(lease, ttl_ms)

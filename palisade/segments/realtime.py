@@ -56,6 +56,9 @@ T = TypeVar("T")
 
 ATTEMPTS = 10
 PAUSE_S = 0.2
+VAULT_LOOKS = 25
+"""How often the vault is looked at, each `PAUSE_S`, until it has the changes with which an opening has failed: longer
+than a change waits for the lease of a dead node (T_proceed, 3.31 s), because the vault gets it once it is released."""
 
 
 class LeasedWrites(Protocol):
@@ -84,13 +87,16 @@ class RealtimeIngester(Component):
         logs: HeldSegments,
         listeners: Listeners,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`trouble`: why no write can reach the cluster at the moment; None if it can."""
         self.holder = holder
         self.writes = writes
         self.logs = logs
         self.held = logs.held
         self.tally = RealtimeTally()
         self.wakeup = asyncio.Event()
+        self.trouble = trouble
         self._listeners, self._pause = listeners, pause
         self._opening = asyncio.Lock()
         self._started = False
@@ -170,10 +176,26 @@ class RealtimeIngester(Component):
                     raise RealtimeRefused(f"segment {found.name} of writer {writer} has other columns: use {known}")
                 return found
             for _ in range(ATTEMPTS):
-                if (opened := await self._try_open(data_source, interval, columns, replicas, writer)) is not None:
+                opened = await self._try_open(data_source, interval, columns, replicas, writer)
+                if isinstance(opened, Held):
                     return opened
-                await self._pause(PAUSE_S)
+                await self._reach(opened, data_source)
         raise PublicationOvertaken(f"publications of data source {data_source} by others came first repeatedly: retry")
+
+    async def _reach(self, revision: int, data_source: str) -> None:
+        """Waits until the vault has `revision`: before, another attempt would compare the same old rows.
+
+        Raises NotIngesting."""
+        for _ in range(VAULT_LOOKS):
+            await self._pause(PAUSE_S)
+            if self.holder.vault.revision >= revision:
+                return
+        lv = self.holder.vault.revision
+        raise NotIngesting(
+            f"node {self.holder.node} has the changes up to revision {lv}, and data source {data_source} "
+            f"was compared at revision {revision}: a change is not released yet, or the node is recovering "
+            "('palisade status' shows its fence and LV). Retry, or open the segment at another node"
+        )
 
     def _of_writer(self, data_source: str, interval: Interval, writer: str) -> Held | None:
         self._require_no_damage(data_source, interval, writer)
@@ -201,8 +223,10 @@ class RealtimeIngester(Component):
 
     async def _try_open(
         self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str
-    ) -> Held | None:
-        """None if other writes came first, or the vault does not have them yet."""
+    ) -> Held | int:
+        """The segment; or, if other writes came first or are not in the vault yet, the revision of the cluster."""
+        if (why := self.trouble()) is not None:
+            raise NotIngesting(f"node {self.holder.node} cannot reach the leader of the cluster: {why}")
         if not self.writes.has_lease():
             raise NotIngesting(f"node {self.holder.node} can announce nothing now: retry, or open it at another node")
         vault = self.holder.vault
@@ -223,7 +247,7 @@ class RealtimeIngester(Component):
             raise
         if not done.succeeded:
             await self.discard(held)
-            return None
+            return done.revision
         held.opened = done.revision
         return held
 

@@ -122,6 +122,14 @@ class RealtimeDamaged(SegmentError):
     code = "realtime-damaged"
 
 
+class RealtimeOpening(SegmentError):
+    """The cluster has not answered the write that opens a realtime segment. The opening continues: repeat the request
+    with its writer, at the same node."""
+
+    code = "realtime-opening"
+    retry = True
+
+
 class NotIngesting(SegmentError):
     """The ingester may not acknowledge rows now. What was sent may have been stored: repeat it with its position."""
 

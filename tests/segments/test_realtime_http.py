@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 from collections.abc import AsyncIterator
@@ -14,8 +15,10 @@ from aiohttp import ClientSession
 
 from palisade.api.http.v1_realtime import RealtimeRoutes
 from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
+from palisade.base.http_request import TIMEOUT_HEADER
 from palisade.segments.local_segments import LocalSegments
 from tests.segments.test_http import Served
+from tests.support.announcing_world import WorldStore
 from tests.support.realtime_disk import LogFiles
 from tests.support.realtime_world import IngestingNode, RealtimeWorld
 
@@ -27,12 +30,13 @@ class Api:
     def __init__(self, http: ClientSession, address: str, world: RealtimeWorld, node: IngestingNode) -> None:
         self._http, self._address, self.world, self.node = http, address, world, node
 
-    async def ask(self, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-        """The world delivers every revision meanwhile."""
+    async def ask(self, path: str, body: Any = None, timeout_ms: int = 0) -> tuple[int, dict[str, Any]]:
+        """The world delivers every revision meanwhile. `timeout_ms`: the value of TIMEOUT_HEADER."""
+        headers = {TIMEOUT_HEADER: str(timeout_ms)} if timeout_ms else {}
 
         async def request() -> tuple[int, dict[str, Any]]:
             url = f"http://{self._address}/v1/segments/{path}"
-            async with self._http.request("GET" if body is None else "POST", url, json=body) as answer:
+            async with self._http.request("GET" if body is None else "POST", url, json=body, headers=headers) as answer:
                 return answer.status, await answer.json(content_type=None)
 
         found: tuple[int, dict[str, Any]] = await self.world.finished(request())
@@ -141,6 +145,42 @@ async def test_node_without_a_lease_acknowledges_nothing(api: Api) -> None:
     api.world.expire("a")
     status, found = await api.ask(f"{opened['segment']}/rows", {"rows": [[1, None]], "position": 0})
     assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
+
+
+async def test_opening_that_the_cluster_does_not_answer_is_answered_with_the_reason_before_the_client_leaves(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline of the write was no shorter than that of the client, whose own timeout always came first."""
+    released, trouble = asyncio.Event(), list[str]()
+    announce = WorldStore.announce
+
+    async def held(self: WorldStore, *given: Any) -> Any:
+        await released.wait()
+        return await announce(self, *given)
+
+    monkeypatch.setattr(WorldStore, "announce", held)
+    monkeypatch.setattr(api.node.ingester, "trouble", lambda: trouble[0] if trouble else None)
+    status, found = await api.ask("realtime", {**OPEN, "writer": "w1"}, timeout_ms=200)
+    assert (status, found["code"], found["retry"]) == (504, "realtime-opening", True)
+    assert "still opening the segment after 0.2 s: the cluster has not answered its write" in found["detail"]
+    trouble.append("a knows no leader")
+    status, found = await api.ask("realtime", {**OPEN, "writer": "w1"}, timeout_ms=200)
+    assert found["detail"].endswith("a knows no leader")
+    trouble.clear()
+    released.set()
+    status, found = await api.ask("realtime", {**OPEN, "writer": "w1"}, timeout_ms=5000)
+    assert status == 200
+    assert len(api.node.ingester.held) == 1, "the opening that continued"
+
+
+async def test_node_that_cannot_reach_the_leader_opens_nothing_and_gives_the_reason(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.node.ingester, "trouble", lambda: "a knows no leader")
+    status, found = await api.ask("realtime", OPEN)
+    assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
+    assert found["detail"] == "node a cannot reach the leader of the cluster: a knows no leader"
+    assert not api.node.ingester.held
 
 
 async def test_node_whose_disk_is_full_refuses_openings_and_rows(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,9 +37,15 @@ def caller_of(request: web.Request) -> Caller:
 
 def patience_of(timeout_ms: str | None) -> float:
     """Time limit for reading each row of the permissions. `timeout_ms`: the value of the client's TIMEOUT_HEADER."""
+    client_s = client_timeout_s(timeout_ms)
+    return PATIENCE_S if client_s is None else min(PATIENCE_S, PATIENCE_SHARE * client_s)
+
+
+def client_timeout_s(timeout_ms: str | None) -> float | None:
+    """How long the client waits for the response; None if unknown. `timeout_ms`: the value of its TIMEOUT_HEADER."""
     if timeout_ms is None or not timeout_ms.isdecimal() or len(timeout_ms) > TIMEOUT_DIGITS_MAX:
-        return PATIENCE_S
-    return min(PATIENCE_S, PATIENCE_SHARE * int(timeout_ms) / 1000)
+        return None
+    return int(timeout_ms) / 1000
 
 
 def set_caller(request: web.Request, caller: Caller) -> None:

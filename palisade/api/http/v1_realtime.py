@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 from aiohttp import web
 
+from palisade.api.http.authorization_header import client_timeout_s
 from palisade.api.http.request_body import query_of
 from palisade.api.http.v1_catalog import body_of
 from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_segment_copies import SEGMENT, name_in
+from palisade.base.http_request import TIMEOUT_HEADER
 from palisade.catalog.errors import BadField
 from palisade.catalog.realtime_rows import columns_from, columns_shape
 from palisade.catalog.row_format import a_count, a_name, shown, text_up_to
@@ -19,9 +23,17 @@ from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_handoff import state_in
 from palisade.segments.realtime_held import Held
 from palisade.wire.error_codes import BadRequest
-from palisade.wire.segment_errors import NoSuchSegment
+from palisade.wire.segment_errors import NoSuchSegment, RealtimeOpening
 
 WRITER_CHARACTERS_MAX = 128
+OPEN_SHARE = 0.8
+"""A part of the time that the client waits for the response, after which it gets the reason of the delay instead."""
+RELEASE = (
+    "the cluster has not answered its write: the leader may wait for the lease of a node that does not answer, within "
+    "a few seconds ('palisade fencing' names it)"
+)
+
+T = TypeVar("T")
 
 
 class RealtimeRoutes:
@@ -56,7 +68,21 @@ class RealtimeRoutes:
         columns, replicas = columns_from(given.pop("columns", None)), a_count(given.pop("replicas", 1), "replicas")
         writer = text_up_to(WRITER_CHARACTERS_MAX)(given.pop("writer", ""), "writer")
         _nothing_else(given)
-        return answer(self._view(await self._ingester.open(source, interval, columns, replicas, writer)))
+        opening = self._ingester.open(source, interval, columns, replicas, writer)
+        return answer(self._view(await self._in_time(request, opening)))
+
+    async def _in_time(self, request: web.Request, opening: Awaitable[T]) -> T:
+        """Raises RealtimeOpening with the reason shortly before the client stops waiting; the opening continues."""
+        client_s = client_timeout_s(request.headers.get(TIMEOUT_HEADER))
+        limit_s = None if client_s is None else OPEN_SHARE * client_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await opening
+        except TimeoutError:
+            why = self._ingester.trouble() or RELEASE
+            raise RealtimeOpening(
+                f"node {self._node} is still opening the segment after {limit_s:.1f} s: {why}"
+            ) from None
 
     async def append(self, request: web.Request) -> web.Response:
         given, name = await body_of(request), checked_name(name_in(request))
