@@ -56,8 +56,8 @@ class Client(StoreApi):
         record: str | Path | Recording | None = None,
     ) -> None:
         check_interval("timeout_s", timeout_s)
-        route = Endpoints(endpoints, follow_leader=follow_leader)
-        self._session = StreamSession(route, timeout_s, credentials, wait_for_nodes=wait_for_nodes)
+        self._route = Endpoints(endpoints, follow_leader=follow_leader)
+        self._session = StreamSession(self._route, timeout_s, credentials, wait_for_nodes=wait_for_nodes)
         self._credentials = credentials
         self._deadline_s = timeout_s
         self._id = client_id or ""
@@ -95,6 +95,13 @@ class Client(StoreApi):
     def connected_to(self) -> str:
         """The node that the requests are sent to, with its address, for messages."""
         return self._session.connected_to
+
+    def _other_nodes(self) -> list[Client]:
+        """At the given addresses and, if this client follows the leader, those that nodes announce."""
+        return [
+            Client(address, timeout_s=self._deadline_s, follow_leader=False, credentials=self._credentials)
+            for address in self._route.others(self._session.address)
+        ]
 
     def add_unreached(self, reasons: Mapping[str, str]) -> None:
         """Adds addresses that were found unreachable elsewhere, with their reasons, to the messages of this client."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from palisade.base.counted import agreeing, counted
-from palisade.catalog.errors import NotAllowed
+from palisade.base.errors import PalisadeError
+from palisade.catalog.errors import CatalogError, NotAllowed
 from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import Same, same_rows_and_place
 from palisade.catalog.segment import SegmentRecord, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from
+from palisade.client.first_answer import first_answer
 from palisade.client.operations import Operation, plain_txn
 from palisade.client.publishing import publish, read_records, replace_intervals
 from palisade.client.realtime import RealtimeTarget, RealtimeWriter
@@ -25,11 +28,23 @@ from palisade.metastore.results import RangeResult, TxnResult
 from palisade.raftgroup.errors import Unavailable
 from palisade.vault.errors import VaultError
 from palisade.wire.credentials import Credentials
-from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
+from palisade.wire.segment_errors import BrokerNotSynced, SegmentError, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 5.0, 0.05
 """How long a lookup is repeated: longer than a change waits for the lease of a dead node (T_proceed, 3.31 s). Clients
 with a shorter deadline wait for that one."""
+
+REFUSED_NOW = (VaultError, BrokerNotSynced)
+"""A node that may not answer at the moment, although another one may."""
+ANSWERS = (CatalogError, SegmentError)
+"""Refusals that hold at every node."""
+
+
+class NotAnsweredThere(PalisadeError):
+    """By a node that was asked beside the connected one."""
+
+    code = "no-answer"
+    retry = True
 
 
 class SegmentsApi(ABC):
@@ -46,6 +61,10 @@ class SegmentsApi(ABC):
     def _connection_trouble(self) -> str | None:
         """Why no answer can arrive at the moment, such as no leader; None if one can."""
         return None
+
+    def _other_nodes(self) -> Sequence[AbstractAsyncContextManager[SegmentsApi]]:
+        """A client for each node besides the connected one, which is not open yet."""
+        return ()
 
     @abstractmethod
     async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
@@ -78,15 +97,35 @@ class SegmentsApi(ABC):
         return found
 
     async def _asked(self, name: str, *arguments: Any) -> Any:
-        """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again. Raises
-        Unavailable with the cause if the node is fenced because there is no leader."""
+        """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again, and the other
+        nodes beside it. Raises Unavailable with the cause if the node is fenced because there is no leader."""
+        limit_s = min(WAIT_S, self._deadline_s)
+        until = asyncio.get_running_loop().time() + limit_s
+        try:
+            return await self._call(name, *arguments, timeout_s=max(limit_s, PAUSE_S))
+        except REFUSED_NOW as error:
+            self._refused_now = str(error)
+        beside = [self._asked_at(other, name, arguments, until) for other in self._other_nodes()]
+        return await first_answer(self._repeated(name, arguments, until), beside, ANSWERS)
+
+    async def _asked_at(
+        self, node: AbstractAsyncContextManager[SegmentsApi], name: str, arguments: tuple[Any, ...], until: float
+    ) -> Any:
+        """Raises one of `ANSWERS`, or NotAnsweredThere."""
+        async with node as other:
+            try:
+                return await other._repeated(name, arguments, until)
+            except REFUSED_NOW as error:
+                raise NotAnsweredThere(str(error)) from error
+
+    async def _repeated(self, name: str, arguments: tuple[Any, ...], until: float) -> Any:
+        """As `_asked`, at this node only."""
         now = asyncio.get_running_loop().time
-        until = now() + min(WAIT_S, self._deadline_s)
         try:
             while True:
                 try:
                     return await self._call(name, *arguments, timeout_s=max(until - now(), PAUSE_S))
-                except (VaultError, BrokerNotSynced) as error:
+                except REFUSED_NOW as error:
                     if now() >= until:
                         if (trouble := self._connection_trouble) is not None:
                             raise Unavailable(f"the deadline passed; nothing was done: {trouble}") from None

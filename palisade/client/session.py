@@ -250,7 +250,7 @@ class StreamSession:
         now = self._loop.time()
         if (link := self._link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
             link.abort("it does not respond")
-            self._connector.avoid(self._address)
+            self._connector.avoid(self.address)
         for operation in [each for each in self._pending.values() if each.deadline <= now]:
             self._give_up(operation, "the deadline passed")
         self._admit_more()
@@ -414,12 +414,12 @@ class StreamSession:
         return self.refused_at.reasons.text_beside(self._connector.silent) or self._trouble
 
     @property
-    def _address(self) -> str:
+    def address(self) -> str:
         """The address of the connected node, which may be none of the given ones; else the one that is tried next."""
         return self._route.current() if self._found is None else self._found.address
 
     def _lost(self, link: ClientConnection) -> None:
-        self.refused_at.reasons.failed(self._address, link.closed.result())
+        self.refused_at.reasons.failed(self.address, link.closed.result())
         self._link = self._found = None
         self._route.advance()
         for operation in list(self._pending.values()):
