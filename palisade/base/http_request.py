@@ -112,8 +112,9 @@ class HttpRequests:
         params: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """`timeout_s`: the value of `TIMEOUT_HEADER`, if the caller waits for less than a whole request may take. Raises
-        NoAnswer, also if the content is not JSON."""
+        """`timeout_s`: the value of `TIMEOUT_HEADER`, if the caller waits for less than a whole request may take.
+
+        Raises NoAnswer, also if the content is not JSON."""
         given = {} if body is None else {"json": body}
         if timeout_s is not None:
             given["headers"] = {TIMEOUT_HEADER: str(max(1, int(timeout_s * 1000)))}

@@ -56,7 +56,12 @@ class DataNodes:
         return {"logical": [{"id": name, "addresses": {"http": name}} for name in ("n1", "n2", "n3")]}
 
     async def json(
-        self, address: str, path: str, method: str = "GET", body: Mapping[str, Any] | None = None, told_s: float = 0.0
+        self,
+        address: str,
+        path: str,
+        method: str = "GET",
+        body: Mapping[str, Any] | None = None,
+        timeout_s: float = 0.0,
     ) -> Answer:
         if address in self.silent:
             await asyncio.Event().wait()
