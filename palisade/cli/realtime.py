@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -23,9 +23,10 @@ from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.segment_records import segments
-from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import UNKNOWN, USAGE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.wire.segment_errors import RealtimeNotStored
 
 if TYPE_CHECKING:
     from palisade.client.realtime import RealtimeWriter
@@ -155,6 +156,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
     Without --node, data nodes that do not answer are skipped. Once a node may have opened the segment, no other node is
     used. Exit code 4: the last rows may be stored; the message shows how to continue without storing a row twice.
+    Exit code 2 with an invalid line: if it is among the first 1,000, no segment is opened; else the message has
+    the number of stored rows.
     """
     columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -164,7 +167,7 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
     async def run(client: Any) -> dict[str, Any]:
         rows = rows_in(file)
-        begin = list(itertools.islice(rows, 1))  # a file of another format opens no segment
+        begin = list(itertools.islice(rows, BATCH))  # before anything is opened, as one of these lines may be invalid
         writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
         again = Repetition(writer, how["writer"], closes)
         try:
@@ -172,6 +175,14 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
             return await fill(writer, file, itertools.chain(begin, rows), closes)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(f"{error}. {again.text()}") from None
+        except RealtimeNotStored as error:
+            if not writer.grows:
+                raise
+            fail_unknown(session, error, f". {again.text()}")
+        except click.UsageError as error:
+            if not writer.grows:
+                raise
+            session.fail(Failure(USAGE, "usage", f"{error.message}; {again.state()}. {again.text()}", False))
         except BaseException:
             if writer.grows:
                 session.note(f"{again.state()}. {again.text()}")
@@ -179,7 +190,7 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
         finally:
             await writer.release()
 
-    found = refused(session, run)
+    found = session.call(run)
     state = ", closed" if closes else ""
     skipped = f", the first {found['skipped']:,} of them were there already" if found["skipped"] else ""
     session.answer(found, f"{found['segment']}: {counted(found['rows'], 'row')}{skipped}{state}")
@@ -282,7 +293,15 @@ def pair_of(text: str) -> tuple[str, str, bool]:
 @client_options
 def close(session: CliSession, segment: str) -> None:
     """Close a SEGMENT: it is published and handed off."""
-    rows = refused(session, lambda client: client.realtime_close(segment, session.deadline_s))
+
+    async def run(client: Any) -> int:
+        try:
+            rows: int = await client.realtime_close(segment, session.deadline_s)
+        except RealtimeNotStored as error:
+            fail_unknown(session, error, "; then it may be closed: 'palisade segments realtime list' shows its state")
+        return rows
+
+    rows = session.call(run)
     session.answer({"segment": segment, "rows": rows}, f"{segment}: closed with {counted(rows, 'row')}")
 
 
@@ -296,18 +315,13 @@ def give_up(session: CliSession, segment: str, reason: str) -> None:
     Its rows are lost. Queries no longer fail because of it, and list it as unserved. Refused while its node serves it.
     """
     by, at_ms = f"{getpass.getuser()}@{socket.gethostname()}", int(time.time() * 1000)
-    found = refused(session, lambda client: client.realtime_give_up(segment, by=by, reason=reason, at_ms=at_ms))
+    found = session.call(lambda client: client.realtime_give_up(segment, by=by, reason=reason, at_ms=at_ms))
     session.answer(found, f"{segment}: given up, {found['ingester']} had its rows")
 
 
-def refused(session: CliSession, run: Any) -> Any:
-    """The result of `run`; a refusal by the ingester ends the command."""
-    from palisade.wire.segment_errors import SegmentError
-
-    try:
-        return session.call(run)
-    except SegmentError as error:
-        session.fail(Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry))
+def fail_unknown(session: CliSession, error: RealtimeNotStored, then: str) -> NoReturn:
+    """The disk of the node failed during the request, which may have been executed."""
+    session.fail(Failure(UNKNOWN, error.code, f"{error}{then}", error.retry))
 
 
 __all__ = ["segments"]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
-from palisade.cli.realtime import Repetition, fill
+from palisade.cli.realtime import BATCH, Repetition, fill
 from palisade.client import Client
 from palisade.raftgroup.errors import OutcomeUnknown
-from palisade.wire.segment_errors import BadSegment
+from palisade.wire.segment_errors import BadSegment, RealtimeNotStored
 from tests.support.cli_node import cli_node
 
 
@@ -125,6 +125,93 @@ def test_append_whose_outcome_is_unknown_has_code_4_and_names_its_writer(
     message = json.loads(done.stderr)["error"]["message"]
     assert message.startswith("n1: no answer in time; it may have been executed. To continue, repeat the command with ")
     assert "--node n1 --writer 0123abcd --close: stored rows are skipped" in message
+
+
+def appended(
+    monkeypatch: pytest.MonkeyPatch, writer: type[FullWriter], file: Path, *more: str
+) -> tuple[Result, list[FullWriter]]:
+    """The result of `append` with such a writer, and the writers that were opened."""
+    opened = list[FullWriter]()
+
+    class Opening(writer):  # type: ignore[valid-type,misc]
+        async def open(self) -> None:
+            opened.append(self)
+            self.grows = True
+
+        async def release(self) -> None: ...
+
+    monkeypatch.setattr(Client, "realtime", lambda *_, **__: Opening(0))
+    columns = ["--from", "2013-03-01", "--to", "2013-03-02", "--column", "id:int"]
+    with cli_node() as node:
+        where = ["--endpoints", node.endpoint, *more]
+        return CliRunner().invoke(
+            main, ["segments", "realtime", "append", "clicks", str(file), *columns, *where]
+        ), opened
+
+
+@pytest.mark.parametrize("json_", [(), ("--json",)])
+def test_rows_whose_disk_failed_may_be_stored_which_is_code_4(
+    json_: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was 1, "nothing was changed"."""
+
+    class Full(FullWriter):
+        async def append(self, rows: list[Any]) -> None:
+            raise RealtimeNotStored("n1 cannot store rows: no space; free space, then restart the node")
+
+    done, _ = appended(monkeypatch, Full, lines(tmp_path, 1), *json_)
+    text = "no space; free space, then restart the node. To continue, repeat the command with --node n1 --writer "
+    assert (done.exit_code, text in done.stderr, "realtime-not-stored" in done.stderr) == (4, True, bool(json_))
+
+
+def test_segment_that_a_failing_disk_did_not_open_is_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(FullWriter):
+        grows = False
+
+        async def append(self, rows: list[Any]) -> None:
+            self.grows = False
+            raise RealtimeNotStored("n1 cannot open a segment")
+
+    assert appended(monkeypatch, Refused, lines(tmp_path, 1))[0].exit_code == 1
+
+
+def test_close_whose_disk_failed_is_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def close(*_: Any) -> int:
+        raise RealtimeNotStored("n1 cannot close segment clicks/0: no space; free space, then restart the node")
+
+    monkeypatch.setattr(Client, "realtime_close", close)
+    with cli_node() as node:
+        done = CliRunner().invoke(
+            main, ["segments", "realtime", "close", "clicks/0", "--endpoints", node.endpoint, "--json"]
+        )
+    error = json.loads(done.stderr)["error"]
+    assert (done.exit_code, error["code"], error["retry"]) == (4, "realtime-not-stored", False)
+    assert error["message"].endswith("; then it may be closed: 'palisade segments realtime list' shows its state")
+
+
+@pytest.mark.parametrize("number", [2, BATCH])
+def test_invalid_line_of_the_first_request_opens_no_segment(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first line was parsed before."""
+    file = lines(tmp_path, number - 1)
+    file.write_text(f"{file.read_text()}[1,\n[2]\n")
+    done, opened = appended(monkeypatch, FullWriter, file)
+    assert (done.exit_code, opened) == (2, [])
+    assert done.stderr.startswith(f"palisade: line {number} of {file} is not JSON: ")
+
+
+def test_later_invalid_line_names_the_stored_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --json, too, which has no notes."""
+    file = lines(tmp_path, BATCH + 5)
+    file.write_text(f"{file.read_text()}oops\n")
+    done, opened = appended(monkeypatch, FullWriter, file, "--json")
+    assert (done.exit_code, len(opened[0].appended)) == (2, BATCH)
+    message = json.loads(done.stderr)["error"]["message"]
+    assert message.startswith(f"line {BATCH + 6} of {file} is not JSON: ")
+    assert (
+        f"; clicks/0 stays open at node n1 with {BATCH} rows. To continue, repeat the command with --node n1" in message
+    )
 
 
 def test_file_in_another_format_opens_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
