@@ -145,7 +145,7 @@ class ProgressLines:
         if text is None or waited_s < self._due_s:
             return
         self._due_s = waited_s + LINES_S
-        print(f"{text} ({waited_s:.0f} s)", file=sys.stderr, flush=True)
+        print(with_time(text, waited_s), file=sys.stderr, flush=True)
 
     def end(self) -> None:
         pass
@@ -160,7 +160,7 @@ class TerminalNotice:
     def show(self, text: str | None, waited_s: float) -> None:
         if text is None:
             self._since_s = waited_s
-        wanted = "" if text is None else f"{text} ({waited_s - self._since_s:.0f} s)"
+        wanted = "" if text is None else with_time(text, waited_s - self._since_s)
         if wanted == self._shown:
             return
         self.end()
@@ -174,6 +174,11 @@ class TerminalNotice:
 
 
 Notice = LineNotice | ProgressLines | TerminalNotice
+
+
+def with_time(text: str, waited_s: float) -> str:
+    """Without the time in the first second."""
+    return f"{text} ({waited_s:.0f} s)" if waited_s >= 1 else text
 
 
 def erasure_of(text: str, columns: int) -> str:

@@ -76,7 +76,7 @@ def test_lines_of_progress_are_less_than_two_seconds_apart_until_the_end(
         notice.show("64 of 10,000", now)
         if line := capsys.readouterr().err:
             shown.append(now)
-            assert line == f"64 of 10,000 ({now:.0f} s)\n"
+            assert line == (f"64 of 10,000 ({now:.0f} s)\n" if now >= 1 else "64 of 10,000\n")
     assert all(after - before < 2 for before, after in itertools.pairwise(shown))
     assert len(shown) > 1000 * waiting_module.LOOK_S / 2
 
@@ -123,7 +123,17 @@ def test_time_of_a_wait_is_counted_from_its_own_start(notice: Any, capsys: pytes
     assert "4" not in shown
 
 
-async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
+@pytest.mark.parametrize(("waited_s", "time"), [(0.0, ""), (0.99, ""), (1.0, " (1 s)"), (2.6, " (3 s)")])
+@pytest.mark.parametrize("kind", ["ProgressLines", "TerminalNotice"])
+def test_time_of_a_notice_is_shown_from_one_second_on(
+    kind: str, waited_s: float, time: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first notice of `load` and `scenario run` had "(0 s)"."""
+    getattr(waiting_module, kind)().show("64 of 10,000", waited_s)
+    assert capsys.readouterr().err.rstrip() == f"64 of 10,000{time}"
+
+
+async def test_notice_on_a_terminal_names_each_reason_and_is_erased(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Lines at growing intervals left a terminal silent for more than 2 s (issue 16)."""
@@ -134,8 +144,8 @@ async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
         await asyncio.sleep(0.2)
     shown = capsys.readouterr().err.split(waiting_module.CLEAR_BELOW)
     assert len(shown) > 3
-    assert shown[0] == "palisade: waiting: n1 is silent (0 s)"
-    assert shown[1:3] == ["palisade: waiting: n2 is silent (0 s)", "palisade: waiting: n3 is silent (0 s)"]
+    assert shown[0] == "palisade: waiting: n1 is silent"
+    assert shown[1:3] == ["palisade: waiting: n2 is silent", "palisade: waiting: n3 is silent"]
     assert shown[-1] == ""
 
 
@@ -189,8 +199,8 @@ def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
         show(Seen("reading", 1, 8, 3))
         shown += printed_until("reading", capsys)
     first, *_, last = shown.splitlines()
-    assert first == "palisade: history: start Spark (0 s)"
-    assert last == "palisade: history: reading, 3 of 8 tasks (0 s)"
+    assert first == "palisade: history: start Spark"
+    assert last == "palisade: history: reading, 3 of 8 tasks"
     with pipeline_module.shown_progress("history", CliSession([], 1.0, as_json=True), None) as show:
         assert show is None
 
