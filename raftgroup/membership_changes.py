@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from palisade.raftgroup.errors import MembershipRefused, NotLeader, OutcomeUnknown, RaftError, Unavailable
 from palisade.raftgroup.leader_rpc import LeaderCalls, error_kind
-from palisade.raftgroup.membership import Member, Membership
+from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Journal, Peers
 from palisade.raftgroup.replica import Replica
@@ -121,9 +121,7 @@ class Administration:
     async def _promote(self, member_id: str) -> None:
         self._replica.membership.promoted(member_id)
         if not self._caught_up(member_id):
-            last, match = self._journal.last.index, self._replica.engine.match_index(member_id)
-            holds = f"has not confirmed any of {last}" if match is None else f"has {match} of {last}"
-            raise MembershipRefused(f"{member_id} {holds} entries of the log: promote it once it has caught up")
+            raise MembershipRefused(f"{self._progress_of(member_id)} promote it once it has caught up")
         await self._change(lambda membership: membership.promoted(member_id))
 
     async def _remove(self, member_id: str) -> None:
@@ -163,6 +161,16 @@ class Administration:
         match = self._replica.engine.match_index(member_id)
         return match is not None and match >= self._replica.engine.commit_index - CAUGHT_UP_ENTRIES
 
+    def _progress_of(self, member_id: str) -> str:
+        """Why it has not caught up; the remedy follows."""
+        match = self._replica.engine.match_index(member_id)
+        if match is not None:
+            return f"{member_id} holds the log up to {match} of {self._journal.last.index}:"
+        if member_id not in self._peers.connected():
+            connected = f"not connected to the leader {self._own_id}"
+            return f"{member_id} is {connected}, so its log is not known: start its node, and"
+        return f"{member_id} has not reported yet how far it holds the log of {self._journal.last.index}:"
+
     async def _transfer(self, wanted: str | None) -> str:
         candidates = (self._replica.membership.voters & self._peers.connected()) - {self._own_id}
         if wanted == self._own_id:
@@ -171,8 +179,7 @@ class Administration:
             sorted(candidates), key=lambda each: self._replica.engine.match_index(each) or 0, default=None
         )
         if target is None or target not in candidates:
-            reachable = ", ".join(sorted(candidates)) or "none"
-            raise MembershipRefused(f"{target or 'no member'} can't take over: the reachable voters are {reachable}")
+            raise MembershipRefused(f"{self._unable(wanted)}; other connected voters: {listed(candidates)}")
         self.handing_over = True
         try:
             async with asyncio.timeout(self._handover_timeout_s):
@@ -186,6 +193,15 @@ class Administration:
             self.handing_over = False
             self._replica.resign()
         return self._replica.engine.leader or target
+
+    def _unable(self, wanted: str | None) -> str:
+        """Why it cannot take over. Raises MembershipRefused, which lists the members, if it is none."""
+        if wanted is None:
+            return "no member can take over"
+        role = self._replica.membership.known(wanted).role
+        if role is MemberRole.LEARNER:
+            return f"{wanted} can't take over: it is a learner; promote it first"
+        return f"{wanted} can't take over: it is not connected to the leader {self._own_id}"
 
     async def _ready_or_not_leading(self) -> None:
         """A new leader may not have committed anything in its term; that takes one round, or ends its leadership."""
@@ -204,3 +220,7 @@ class Administration:
             turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._turns.append(turned)
             await turned
+
+
+def listed(members: Iterable[str]) -> str:
+    return ", ".join(sorted(members)) or "none"

@@ -110,5 +110,5 @@ def test_progress_of_a_job_ends_with_the_reason_why_no_node_answers(
     assert f"no connection to a node ({node.endpoint}: connection refused)" in text
     if not terminal:
         first, *_, last = text.splitlines()
-        assert first.startswith("palisade: retention: start Spark (")
+        assert first.startswith("palisade: retention: start Spark")
         assert last.startswith(f"palisade: retention: start Spark; no connection to a node ({node.endpoint}: ")

@@ -131,11 +131,19 @@ class TestHandOver:
     def test_hand_over_to_an_unreachable_member_is_refused(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
-        for wanted in ("n9", cluster.followers()[0].id):
-            cluster.crash(wanted) if wanted != "n9" else None
-            cluster.run_for(2.5)
-            with pytest.raises(MembershipRefused, match="can't take over"):
-                cluster.call(leader.id, leader.group.transfer(wanted))
+        wanted, other = (follower.id for follower in cluster.followers())
+        cluster.crash(wanted)
+        cluster.run_for(2.5)
+        reason = f"{wanted} can't take over: it is not connected to the leader {leader.id}"
+        with pytest.raises(MembershipRefused, match=f"^{reason}; other connected voters: {other}$"):
+            cluster.call(leader.id, leader.group.transfer(wanted))
+
+    def test_hand_over_to_an_unknown_member_lists_the_members(self, make_cluster: MakeCluster) -> None:
+        """It listed the voters that were connected, without the leader, and did not name the cause."""
+        cluster = make_cluster()
+        leader = settled(cluster)
+        with pytest.raises(MembershipRefused, match=r"^n9 is not a member; the members are n1, n2, n3$"):
+            cluster.call(leader.id, leader.group.transfer("n9"))
 
     def test_leader_has_a_lease_again_soon_after_a_lost_hand_over(self, make_cluster: MakeCluster) -> None:
         """It gave up its lease for that term, because the campaign may still come; so the term must end. (Found by the

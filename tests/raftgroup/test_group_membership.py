@@ -58,6 +58,20 @@ class TestMembership:
         cluster.call(leader.id, leader.group.add(cluster.member(cluster.nodes["n5"])))
         with pytest.raises(MembershipRefused, match="promote it once it has caught up"):
             cluster.call(leader.id, leader.group.promote("n5"))
+        with pytest.raises(MembershipRefused, match=r"^n5 can't take over: it is a learner; promote it first"):
+            cluster.call(leader.id, leader.group.transfer("n5"))
+
+    def test_refused_promotion_of_a_silent_learner_names_its_cause(self, make_cluster: MakeCluster) -> None:
+        """It was "n4 holds the log up to an unknown index of 7"."""
+        cluster = make_cluster()
+        leader = settled(cluster)
+        cluster.add_node("n4")
+        cluster.network.isolate("n4")
+        cluster.run_for(2.5)
+        cluster.call(leader.id, leader.group.add(cluster.member(cluster.nodes["n4"])))
+        reason = f"n4 is not connected to the leader {leader.id}, so its log is not known: start its node, and promote "
+        with pytest.raises(MembershipRefused, match=f"^{reason}it once it has caught up$"):
+            cluster.call(leader.id, leader.group.promote("n4"))
 
     def test_campaign_of_a_removed_member_has_no_effect(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
