@@ -52,9 +52,9 @@ def realtime() -> None:
 def list_(session: CliSession, data_source: str, given_up: bool) -> None:
     """List the realtime segments, of DATA_SOURCE or of all.
 
-    States: realtime (grows), publishing (closed), handing-off (published, its copies move), given-up, missing (its
-    node does not serve it; queries fail), damaged (its node cannot read its rows; queries fail unless others have
-    copies).
+    States: opening (its node has not seen its record yet), realtime (grows), publishing (closed), handing-off
+    (published, its copies move), given-up, missing (its node does not serve it; queries fail), damaged (its node cannot
+    read its rows; queries fail unless others have copies).
     """
     if given_up:
         records = session.call(lambda client: client.realtime_given_up())

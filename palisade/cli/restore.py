@@ -83,7 +83,7 @@ def restore(
         "nodes": nodes_shape,
     }
     if node is None:
-        warn_of_ports(Layout(report.cluster, *local))
+        note_used_port(session, Layout(report.cluster, *local))
     begins = f"palisade up --data-dir {data_dir} --no-demo" if node is None else f"palisade node --id {node} ..."
     text = (
         f"{data_dir}: cluster {report.cluster}, generation {report.generation}, revision {header.revision}, "
@@ -92,7 +92,7 @@ def restore(
     session.answer(shape, text)
 
 
-def warn_of_ports(layout: Layout) -> None:
+def note_used_port(session: CliSession, layout: Layout) -> None:
     """Prints a line on stderr if a port of the new cluster is in use."""
     from palisade.base.port_probe import PortUnavailable, check_free
 
@@ -101,7 +101,7 @@ def warn_of_ports(layout: Layout) -> None:
             if member.http is not None:
                 check_free(member.http, f"HTTP of {member.id}", "restore into another folder with another --base-port")
     except PortUnavailable as error:
-        click.echo(f"palisade: the backup is restored, but the cluster cannot start now: {error}", err=True)
+        session.note(f"the cluster is restored, but can't be started yet: {error}")
 
 
 def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreReport:

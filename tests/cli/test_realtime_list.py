@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from click.testing import CliRunner
 
 from palisade.base.http_request import Answer, NoAnswer
 from palisade.cli.main import main
-from palisade.cli.realtime import known, one_of, reports_in
+from palisade.cli.realtime import known, list_, one_of, reports_in
+from palisade.segments.realtime_step import RealtimeState
 from tests.support.cli_node import cli_node
 from tests.support.segment_names import name
 
@@ -117,3 +119,10 @@ def test_list_gives_the_nodes_its_own_deadline(monkeypatch: pytest.MonkeyPatch) 
             main, ["segments", "realtime", "list", "--timeout", "2.5", "--endpoints", node.endpoint]
         )
     assert (done.exit_code, given) == (0, [2.5])
+
+
+@pytest.mark.parametrize("state", [*RealtimeState, "missing", "damaged"])
+def test_help_explains_each_state(state: str) -> None:
+    """`opening` was missing."""
+    states = " ".join((list_.help or "").split()).partition("States: ")[2]
+    assert re.search(rf"(^|, ){state}( \(|,|\.$)", states)
