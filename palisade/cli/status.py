@@ -32,11 +32,14 @@ def status(session: CliSession, at: str | None) -> None:
     """Show role, readiness and revisions of every node.
 
     It also shows HTTP address, fence, term and indexes. LM is the newest revision, MM the oldest readable one, LV that
-    of the vault, RR the newest released one; the leader is marked with *. On a narrow terminal the less important
-    columns are omitted, and named below the table; -o csv and --json have all of them. Nodes that follow the cluster
-    without being members are included; --at queries one such node alone. Exit code 3 if no node answers.
+    of the vault, RR the newest released one; the leader is marked with *. A node is ready when it should get requests,
+    as /readyz; its vault may still be fenced, which a line below the table explains.
+
+    On a narrow terminal the less important columns are omitted, and named below the table; -o csv and --json have all
+    of them. Nodes that follow the cluster without being members are included; --at queries one such node alone. Exit
+    code 3 if no node answers.
     """
-    from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
+    from palisade.service.status import cells, clusters_of, fenced_of, plain_cells, refusals_of, titles, waits_of
 
     reasons: dict[str, str] = {}
     if at is None:
@@ -57,7 +60,7 @@ def status(session: CliSession, at: str | None) -> None:
         console.print(status_table(rows, console.width))
     else:
         session.rows({"nodes": rows}, titles(), [plain_cells(row) if session.as_csv else cells(row) for row in rows])
-    for line in () if session.as_json else (*refusals_of(rows), *waits_of(rows)):
+    for line in () if session.as_json else (*refusals_of(rows), *fenced_of(rows), *waits_of(rows)):
         print(line, file=sys.stderr)
 
 

@@ -146,6 +146,18 @@ def wait_line(wait: Mapping[str, Any]) -> str:
     return f"revisions {revisions} {wait['last']} have waited {wait['waited_ms']} ms: {reasons}"
 
 
+def fenced_of(rows: Sequence[Row]) -> list[str]:
+    """A line for each node that is ready, as `/readyz` defines it, but serves no reads from its vault yet."""
+    lines = []
+    for row in rows:
+        fencing = row.get("fencing")
+        if row.get("ready") and fencing and not fencing.get("serves", True):
+            state = f"{row['id']} is ready, but its fence is {fencing['state']}: it serves no reads from its vault"
+            revisions = f"LV {cell(row, 'vault')}, LM {cell(row, 'revision')}"
+            lines.append(f"{state} ({fencing['why_not']}); {revisions}")
+    return lines
+
+
 def refusals_of(rows: Sequence[Row]) -> list[str]:
     """A line for each member that refuses the connections of another one."""
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -118,6 +119,17 @@ def test_fenced_node_gives_the_reason(run: Run, shown: dict[str, Any]) -> None:
     shown.update(lease=lapsed, leader=None)
     (own,) = run("fencing").stdout.splitlines()
     assert own.startswith("n1 is fenced: its lease has run out; RR")
+
+
+def test_status_explains_that_a_ready_node_does_not_serve_its_vault(run: Run, shown: dict[str, Any]) -> None:
+    """`ready` was `yes`, and only the columns `fence` and `LV` differed."""
+    assert "serves no reads" not in run("status").stderr
+    shown["lease"] = {**LEASE, "state": "recovering", "serves": False, "why_not": "its lease has run out"}
+    line = (
+        r"n1 is ready, but its fence is recovering: it serves no reads from its vault \(its lease has run out\); LV 5"
+    )
+    assert re.search(rf"^{line},530, LM \d+$", run("status").stderr, re.M)
+    assert run("status", "--json").stderr == ""
 
 
 def test_status_has_fencing_columns_and_waits(run: Run) -> None:
