@@ -127,10 +127,13 @@ class BenchRun:
 
     async def _clean_up(self, client: Client, timeout_s: float) -> None:
         """Called also after Ctrl-C and after a refusal."""
-        from palisade.client.bulk_deletes import delete_in_portions
+        from palisade.client.bulk_deletes import PORTION, delete_in_portions
 
         try:
-            await delete_in_portions(client, self._prefix, prefix=True, timeout_s=timeout_s)
+            if self._plan.keys <= PORTION:
+                await client.delete(self._prefix, prefix=True, timeout_s=timeout_s)
+            else:
+                await delete_in_portions(client, self._prefix, prefix=True, timeout_s=timeout_s)
         except (asyncio.CancelledError, KeyboardInterrupt):
             self.left = KeysLeft(self._prefix.decode(), "interrupted")
             raise

@@ -23,6 +23,11 @@ from palisade.node.restore import RestoreRequest
 backup_module: Any = importlib.import_module("palisade.cli.backup")
 
 
+def is_output(stream: Any) -> bool:
+    """In place of `isatty`: stdout and stderr are terminals, stdin is a pipe."""
+    return bool(stream.name != "<stdin>")
+
+
 def test_bytes_without_a_terminal_are_shown_as_lines_less_than_two_seconds_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +91,7 @@ def test_values_of_a_restore_are_checked_before_the_backup_is_read(tmp_path: Pat
 )
 def test_refusal_on_a_terminal_shows_no_bar(tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bar of 0 bytes stood before the error (issue 16)."""
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", is_output, raising=False)
     file = tmp_path / "file"
     file.write_bytes(b"no backup")
     refused = CliRunner().invoke(main, line.format(file=file, folder=tmp_path).split())
@@ -102,7 +107,7 @@ def test_bar_of_a_restore_is_shown_once_it_begins(tmp_path: Path, source: str, m
             show(1, 3)
         raise FolderError("refused")
 
-    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", is_output, raising=False)
     monkeypatch.setattr("palisade.node.restore.restore", restore)
     (tmp_path / "b").write_bytes(b"all")
     line = f"restore {source.format(file=tmp_path / 'b')} --data-dir {tmp_path / 'd'}"
