@@ -28,13 +28,14 @@ from palisade.metastore.results import RangeResult, TxnResult
 from palisade.raftgroup.errors import Unavailable
 from palisade.vault.errors import VaultError
 from palisade.wire.credentials import Credentials
+from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentError, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 5.0, 0.05
 """How long a lookup is repeated: longer than a change waits for the lease of a dead node (T_proceed, 3.31 s). Clients
 with a shorter deadline wait for that one."""
 
-REFUSED_NOW = (VaultError, BrokerNotSynced)
+REFUSED_NOW = (VaultError, BrokerNotSynced, ReadPending)
 """A node that may not answer at the moment, although another one may."""
 ANSWERS = (CatalogError, SegmentError)
 """Refusals that hold at every node."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from palisade.api.segment_service import SegmentLookups
 from palisade.api.stream.server import StreamServer
 from palisade.client import Client, Unavailable
 from palisade.client.first_answer import first_answer
-from palisade.vault.errors import Fenced
+from palisade.vault.errors import Fenced, Pending
 from palisade.wire.segment_errors import NoSuchDataSource
 from tests.api.test_http_segments import DAY
 from tests.support.proxy import Proxy
@@ -74,6 +75,25 @@ async def test_lookup_is_answered_by_another_node_while_its_own_is_fenced(
             assert (await ask(client))["revision"] > 0
             with pytest.raises(NoSuchDataSource):
                 await client.segments_list("trains")
+
+
+async def test_lookup_waits_for_a_release_until_its_deadline(
+    stream: StreamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with that refusal a quarter of its time before the deadline: after 4 of 5 s, while a release after the
+    death of a leader takes 4.4 s."""
+    async with Client(f"127.0.0.1:{stream.port}", timeout_s=2.0) as client:
+        await client.segments_publish("flights", [{**DAY, "from": "2013-01-01", "to": "2013-01-02"}])
+        now, listed = asyncio.get_running_loop().time, SegmentLookups.listed
+        released_at = now() + 1.8
+
+        async def pending(*given: Any) -> dict[str, Any]:
+            if now() < released_at:
+                raise Pending("the range from palisade/segments/ has a change that is not released yet")
+            return await listed(*given)
+
+        monkeypatch.setattr(SegmentLookups, "listed", pending)
+        assert (await client.segments_list())["data_sources"] == ["flights"]
 
 
 async def test_lookup_that_no_node_answers_ends_with_the_reason(
