@@ -32,8 +32,12 @@ class NodeWaits:
         return self.known(client, why) or f"no answer yet from {client.connected_to}"
 
     def known(self, client: Client, why: str | None = None) -> str | None:
-        """As `reason`; None if there is no cause but the time that an answer takes."""
-        return client.writer_waits_for or client.trouble or why or self.text
+        """As `reason`; None if there is no cause but the time that an answer takes. The data node that a realtime
+        writer waits for has the cause beside it, because that node may wait for the cluster."""
+        found = client.trouble or why or self.text
+        if (writer := client.writer_waits_for) and found and found not in writer:
+            return f"{writer}; {found}"
+        return writer or found
 
     async def follow(self, client: Client) -> None:
         """Updates `text` until it is cancelled, or the client is closed."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from palisade.cli.main import main
-from palisade.cli.node_waits import text_of
+from palisade.cli.node_waits import NodeWaits, text_of
 from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.cli_node import cli_node
@@ -66,3 +67,24 @@ def test_reason_of_a_node_without_leases_names_the_remedy() -> None:
     assert text_of({"member": "n1", "fencing": {"waits": []}}) is None
     assert text_of({"member": "n1", "fencing": {"waits": None}}) is None
     assert text_of({"member": "n1", "fencing": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "trouble", "waits", "shown"),
+    [
+        ("", None, None, "no answer yet from n1"),
+        ("", None, "n1 waits for n2", "n1 waits for n2"),
+        ("no answer yet from n3", None, None, "no answer yet from n3"),
+        ("no answer yet from n3", None, "n1 waits for n2", "no answer yet from n3; n1 waits for n2"),
+        ("no answer yet from n3", "n3 knows no leader", "n1 waits for n2", "no answer yet from n3; n3 knows no leader"),
+        ("n3: n3 knows no leader", "n3 knows no leader", None, "n3: n3 knows no leader"),
+    ],
+)
+def test_data_node_of_a_writer_is_named_with_the_reason_of_the_cluster(
+    writer: str, trouble: str | None, waits: str | None, shown: str
+) -> None:
+    """`realtime append` named only the healthy node that waited for the lease of the frozen one."""
+    client: Any = SimpleNamespace(writer_waits_for=writer, trouble=trouble, connected_to="n1")
+    node_waits = NodeWaits()
+    node_waits.text = waits
+    assert node_waits.reason(client) == shown
