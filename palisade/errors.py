@@ -108,6 +108,7 @@ from palisade.wire.segment_errors import (
     RealtimeDamaged,
     RealtimeFull,
     RealtimeNotStored,
+    RealtimeOpening,
     RealtimeRefused,
     SegmentsUnavailable,
 )
@@ -185,6 +186,7 @@ __all__ = [
     "RealtimeDamaged",
     "RealtimeFull",
     "RealtimeNotStored",
+    "RealtimeOpening",
     "RealtimeRefused",
     "ReleaseError",
     "ReleasePending",
