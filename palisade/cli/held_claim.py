@@ -67,6 +67,10 @@ class HeldClaim:
         return waits.reason(client, why)
 
     @property
+    def acquired(self) -> bool:
+        return self._acquired
+
+    @property
     def not_released(self) -> str | None:
         """What to report after the end, if the claim still exists."""
         lease = self._claim.lease

@@ -126,9 +126,17 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
         except Stopped as stopped:
             return 128 + stopped.number
 
+    def remark() -> str | None:
+        if any(held.not_released for held in claims):
+            return None  # reported below
+        if not any(held.acquired for held in claims):
+            return f"the {what} was not acquired"
+        return None if command else f"the {what} is released"
+
     failed = True
     try:
-        code = session.call(run, notice=False)
+        with session.note_after_ctrl_c(remark):
+            code = session.call(run, notice=False)
         failed = False
     except SystemExit as ended:
         failed = ended.code != INTERRUPTED

@@ -173,6 +173,21 @@ def test_claim_that_cannot_be_released_is_one_object_with_json(
     assert process.returncode == 128 + signal.SIGINT
 
 
+@pytest.mark.parametrize(("held", "line"), [(True, "the lock was not acquired"), (False, "the lock is released")])
+def test_ctrl_c_ends_lock_with_a_line(start: Callable[..., subprocess.Popen[str]], held: bool, line: str) -> None:
+    if held:
+        holder = start("lock", "/locks/a")
+        assert holder.stdout is not None
+        assert holder.stdout.readline()
+    process = start("lock", "/locks/a")
+    first = process.stderr if held else process.stdout
+    assert first is not None
+    assert first.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=WITHIN_S)[1].splitlines()[-1] == f"palisade: {line}"
+    assert process.returncode == 128 + signal.SIGINT
+
+
 def test_second_stop_signal_leaves_the_claim_to_its_lease(
     node: CliNode, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
