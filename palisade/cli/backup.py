@@ -90,7 +90,9 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
                 header, end = verify_file(Path(file), show)
         else:
             target = None if file == STDOUT else BackupFile(Path(file), overwrite=overwrite)
-            header, end = session.run(take(session, target, serializable))
+            left = "what was written is incomplete" if target is None else f"{file} was not written"
+            with session.note_after_ctrl_c(lambda: f"the backup was interrupted; {left}"):
+                header, end = session.run(take(session, target, serializable))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
     except RequestRefused as error:

@@ -15,6 +15,7 @@ import click
 from palisade.base.address import Address, is_wildcard
 from palisade.base.counted import counted
 from palisade.base.wrong_port import CODE as WRONG_PORT_CODE
+from palisade.cli.daemon_thread import in_daemon_thread
 from palisade.cli.input_file import hint_at_terminal
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
@@ -200,9 +201,11 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
 
 
 async def appended(client: JournalClient, contents: Iterator[bytes]) -> AsyncIterator[tuple[int, int]]:
-    """The numbers of each batch, in order; some batches are in flight at a time."""
+    """The numbers of each batch, in order; some batches are in flight at a time. Contents are read in a thread, because
+    a terminal or a pipe can be silent for long, and Ctrl-C has to end the command meanwhile."""
     waiting: list[asyncio.Task[tuple[int, int]]] = []
-    for batch in batches(contents):
+    unread = batches(contents)
+    while (batch := await in_daemon_thread(lambda: next(unread, None))) is not None:
         waiting.append(asyncio.ensure_future(client.append_many(batch)))
         await asyncio.sleep(0)
         if len(waiting) >= OUTSTANDING:

@@ -67,12 +67,24 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         async with session.shown_progress(progress):
             return await write(client, progress)
 
-    async def write(client: Any, progress: RequestProgress) -> LoadReport:
-        if catalog is not None:
-            return await load_catalog(client, catalog, progress.count)
-        return await load_entries(client, entries, progress.count)
+    written = total = 0
 
-    report = session.call(run, notice=False)
+    async def write(client: Any, progress: RequestProgress) -> LoadReport:
+        def count(done: int, of_all: int) -> None:
+            nonlocal written, total
+            written, total = done, of_all
+            progress.count(done, of_all)
+
+        if catalog is not None:
+            return await load_catalog(client, catalog, count)
+        return await load_entries(client, entries, count)
+
+    def remark() -> str | None:
+        done = f"at least {written:,} of {total:,} entries are written; the same command can be repeated"
+        return done if total else None
+
+    with session.note_after_ctrl_c(remark):
+        report = session.call(run, notice=False)
     shape = {"entries": report.entries, "written": report.written}
     segments = ""
     if what == DEMO:

@@ -151,6 +151,7 @@ def ended(session: CliSession) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        session.note("the job was interrupted; start it again to continue: it publishes nothing twice")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         session.leave_closed_pipe()

@@ -112,7 +112,7 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
         text = (
             f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them; if none "
             "does, run 'palisade segments assign'. 'palisade segments nodes' counts the copies that are missing, with "
-            "the reason, and those that have expired"
+            "the reason, and those that have expired; 'palisade segments realtime list' names the nodes of growing ones"
         )
         return Failure(UNAVAILABLE, error.code, text, True, error.missing)
     return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)

@@ -212,7 +212,8 @@ def test_backup_leaves_no_file_after_ctrl_c(
 
     monkeypatch.setattr(command, "write", interrupt)
     result = take(str(tmp_path / "b.backup"), exit_code=130)
-    assert (result.output, names(tmp_path)) == ("", [])
+    assert (result.stdout, names(tmp_path)) == ("", [])
+    assert "was not written" in result.stderr
 
 
 def test_truncated_response_leaves_no_file(

@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+
+from tests.support.waiting import until_in_thread
 
 Run = Callable[..., Result]
 watch_module: Any = importlib.import_module("palisade.cli.watch")
@@ -79,3 +87,63 @@ def test_listener_of_an_election_says_that_it_has_ended(run: Run, monkeypatch: p
     result = run("elect", "/leader/a", "--listen")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "palisade: no longer listening; the same command begins with the present leader\n"
+
+
+def test_load_counts_the_entries_that_are_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows").write_text("".join(f'{{"key": "/n/{n}", "value": "x"}}\n' for n in range(3)))
+    bulk_load: Any = importlib.import_module("palisade.client.bulk_load")
+    load_entries = bulk_load.load_entries
+
+    async def interrupted(store: Any, entries: Any, progress: Any) -> Any:
+        await load_entries(store, entries[:2], lambda done, total: progress(done, 3))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bulk_load, "load_entries", interrupted)
+    result = run("load", str(tmp_path / "rows"))
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "palisade: at least 2 of 3 entries are written; the same command can be repeated\n"
+
+
+def test_backup_reports_that_its_file_was_not_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("palisade.cli.backup.from_one_of", interrupted)
+    result = run("backup", str(tmp_path / "b"))
+    assert (result.exit_code, list(tmp_path.iterdir())) == (130, [])
+    assert result.stderr == f"palisade: the backup was interrupted; {tmp_path / 'b'} was not written\n"
+
+
+def reads_stdin(pid: int) -> bool:
+    """Whether a thread of the process is in a system call whose first argument is descriptor 0."""
+    calls = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/syscall")]
+    return any(call.split()[1:2] == ["0x0"] for call in calls)
+
+
+def test_journal_append_that_waits_for_lines_ends_at_once() -> None:
+    """It blocked in the read, and continued to wait after Ctrl-C."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "palisade.cli",
+        "journal",
+        "append",
+        "--role",
+        "r",
+        "--copies",
+        "127.0.0.1:9",
+    ]
+    main_end, end = pty.openpty()
+    process = subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    with os.fdopen(end), os.fdopen(main_end), process:
+        try:
+            assert process.stderr.readline().startswith("palisade: reading entries")
+            until_in_thread(lambda: reads_stdin(process.pid), 5.0)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=10) == 130
+        finally:
+            process.kill()
