@@ -102,10 +102,10 @@ async def test_commands_open_count_close_and_list_a_realtime_segment(ground: Rea
 
     unnamed = "segments", "realtime", "append", "orders", str(rows), *times, *columns
     assert (await run(*unnamed)).endswith(": 30 rows, closed\n"), "no other command could continue it"
-    rows.write_text("[1, null]\nno row\n", encoding="utf-8")
+    rows.write_text("[1, null]\n" * 1_000 + "no row\n", encoding="utf-8")
     code, _, err = await palisade(*unnamed, *endpoints)
-    assert (code, "line 2" in err) == (2, True)
-    (left,) = re.findall(r"^palisade: (orders/\S+) stays open at node \S+ with 0 rows\. To continue, repeat", err, re.M)
+    assert (code, "line 1001" in err) == (2, True)
+    (left,) = re.findall(r"; (orders/\S+) stays open at node \S+ with 1000 rows\. To continue, repeat", err)
     assert left in await run("segments", "realtime", "list", "orders")
     await run("segments", "realtime", "close", left)
 
