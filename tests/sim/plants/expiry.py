@@ -40,7 +40,7 @@ RULES_BEHIND_A_CUT = Stage(
 longer than their leases. Rules change so often that one is taken back meanwhile."""
 
 
-@caught_by("segment copies", on=Stage("expiry", 8))
+@caught_by("segment copies", on=Stage("expiry", 33))
 def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
     """They are not read again directly before the removal, and may have been taken back."""
     patch.setattr(RetentionWorker, "_still", lambda self, name, rules: True)
