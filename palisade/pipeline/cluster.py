@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from palisade.base.input_file import ending_input
 from palisade.base.long_keys import is_long
@@ -61,24 +62,21 @@ class Pinned:
 
 def connect(access: ClusterAccess, endpoints: tuple[str, ...] = ()) -> SyncClient:
     """A client that uses the given nodes, in their order, instead of the leader. Raises BadOption."""
-    return SyncClient(
-        list(endpoints or access.endpoints),
-        timeout_s=access.timeout_s,
-        follow_leader=False,
-        credentials=credentials_of(access),
-        wait_for_nodes=False,
-    )
+    return SyncClient(list(endpoints or access.endpoints), **_options_of(access))
 
 
 def client_of(access: ClusterAccess, endpoints: Sequence[str] = ()) -> Client:
     """As `connect`, for asyncio."""
-    return Client(
-        list(endpoints or access.endpoints),
-        timeout_s=access.timeout_s,
-        follow_leader=False,
-        credentials=credentials_of(access),
-        wait_for_nodes=False,
-    )
+    return Client(list(endpoints or access.endpoints), **_options_of(access))
+
+
+def _options_of(access: ClusterAccess) -> dict[str, Any]:
+    return {
+        "timeout_s": access.timeout_s,
+        "follow_leader": False,
+        "credentials": credentials_of(access),
+        "wait_for_nodes": False,
+    }
 
 
 def require_answer(access: ClusterAccess) -> None:
