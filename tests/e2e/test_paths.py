@@ -56,7 +56,7 @@ def test_request_enters_no_more_files_and_functions_than_its_limit(
 def test_authorization_changes_the_path_by_no_more_files_than_allowed(
     paths: dict[bool, Paths], journey: Journey
 ) -> None:
-    off, on = (paths[setting][journey.name, journey.roles[0]].main for setting in (False, True))
+    off, on = (paths[setting][journey.name, journey.roles[0]] for setting in (False, True))
     found = {file for file in different_files(off, on) if not is_of_authorization(file)}
     assert len(found) <= DIFFERENT_FILES[journey.name], sorted(found)
-    assert any(map(is_of_authorization, on.own_files)), "authorization was not on"
+    assert any(map(is_of_authorization, on.main.own_files)), "authorization was not on"

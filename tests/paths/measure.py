@@ -48,6 +48,10 @@ class NodePath:
     def main(self) -> RequestPath:
         return self.to_answer or self.to_end
 
+    @property
+    def possible_files(self) -> frozenset[str]:
+        return self.main.possible_files | self.to_end.possible_files
+
 
 Paths = dict[tuple[str, str], NodePath]
 """By journey and role."""
@@ -69,9 +73,10 @@ async def measured_each(
     return dict(zip(settings, found, strict=True))
 
 
-def different_files(off: RequestPath, on: RequestPath) -> frozenset[str]:
-    """Files that the request enters only with authorization on, or only with it off."""
-    return (on.own_files - off.files) | (off.own_files - on.files)
+def different_files(off: NodePath, on: NodePath) -> frozenset[str]:
+    """Files that the request enters only with authorization on, or only with it off. A file that the other setting
+    enters in some windows, or after the answer, is no difference: when it is entered is chance."""
+    return (on.main.own_files - off.possible_files) | (off.main.own_files - on.possible_files)
 
 
 async def _measured(authorization: bool, journeys: Sequence[Journey]) -> Paths:

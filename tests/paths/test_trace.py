@@ -7,7 +7,7 @@ from pathlib import Path
 
 from palisade.metastore import command_codec as codec
 from palisade.metastore.requests import Put
-from tests.paths.measure import different_files
+from tests.paths.measure import NodePath, different_files
 from tests.paths.trace import Function, RequestPath, Trace, Window, path_of
 from tests.paths.traced_node import Recorder, product_path
 
@@ -46,7 +46,15 @@ def test_function_is_shared_if_two_idle_windows_entered_it() -> None:
 def test_different_files_are_those_of_one_setting_only() -> None:
     off = RequestPath((A, C), frozenset({A, C}), frozenset())
     on = RequestPath((A, D), frozenset({A, D}), frozenset())
-    assert different_files(off, on) == {"y.py", "z.py"}
+    assert different_files(NodePath(off, off), NodePath(on, on)) == {"y.py", "z.py"}
+
+
+def test_file_entered_in_some_windows_or_after_the_answer_is_no_difference() -> None:
+    short = RequestPath((A,), frozenset({A}), frozenset({C}))
+    to_end = RequestPath((A, D), frozenset({A, D}), frozenset())
+    long = RequestPath((A, C, D), frozenset({A, C, D}), frozenset())
+    assert different_files(NodePath(short, to_end), NodePath(long, long)) == set()
+    assert different_files(NodePath(long, long), NodePath(short, to_end)) == set()
 
 
 def test_recorder_writes_functions_of_the_product_from_all_threads(tmp_path: Path) -> None:

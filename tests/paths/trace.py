@@ -86,6 +86,11 @@ class RequestPath:
         """The files with functions that only this request enters."""
         return frozenset(each.file for each in self.own)
 
+    @property
+    def possible_files(self) -> frozenset[str]:
+        """The files that at least one window entered."""
+        return self.files | {each.file for each in self.sometimes}
+
     def counts(self) -> dict[str, int]:
         return {
             "files": len(self.own_files),
