@@ -18,10 +18,10 @@ from tests.paths.trace import RequestPath, Trace, Window, path_of
 
 WARM_UPS = 10
 ATTEMPTS = 3
-REPETITIONS = 9
-MAJORITY = 5
+REPETITIONS = 17
+MAJORITY = 9
 """Enough for the path to the end: how soon some effects come is chance."""
-FASTEST = 5
+FASTEST = 11
 """Of the repetitions, all of them enough for the path to the answer: least of other work fell into these."""
 QUIET_S = 0.4
 IDLE_WINDOWS, IDLE_WINDOW_S = 10, 0.25
