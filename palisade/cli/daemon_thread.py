@@ -12,14 +12,16 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
-NAME = "palisade-work"
+WORKING, ENDED = "palisade-work", "palisade-work-ended"
+"""Names of a thread while it executes the work, and afterwards."""
 
 
 def is_working() -> bool:
-    return any(thread.name == NAME for thread in threading.enumerate())
+    return any(thread.name == WORKING for thread in threading.enumerate())
 
 
 def exit_now(code: int) -> NoReturn:
@@ -42,15 +44,16 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
         try:
             result = work()
         except Exception as error:
-            failed = error
-            deliver(lambda: found.set_exception(failed))
+            ended = partial(found.set_exception, error)
         else:
-            deliver(lambda: found.set_result(result))
+            ended = partial(found.set_result, result)
+        threading.current_thread().name = ENDED  # before the result arrives, because the process may end then
+        deliver(ended)
 
     def deliver(action: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, action)
 
-    threading.Thread(target=run, name=NAME, daemon=True).start()
+    threading.Thread(target=run, name=WORKING, daemon=True).start()
     result: T = await found
     return result
