@@ -217,6 +217,7 @@ def test_stop_signal_shows_that_the_command_has_not_ended(start: Callable[..., s
     line = process.stderr.readline()
     assert time.monotonic() - began < 1
     assert line.startswith("palisade: waiting: the command has not ended yet; SIGKILL follows 5 s after SIGTERM")
+    process.communicate(timeout=WITHIN_S)  # the pipes stay open as long as the command, which has 60 s without SIGKILL
 
 
 def test_command_ends_when_its_holder_is_killed(start: Callable[..., subprocess.Popen[str]]) -> None:

@@ -17,7 +17,9 @@ from tests.runner.steps import Run, Step
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTEST = (".venv/bin/python", "-m", "pytest")
-BOTH = ("-n", str(os.cpu_count() or 2), "--dist", "loadfile")
+NO_RESTART = ("--max-worker-restart", "0")
+"""A process of pytest-xdist that dies ends the step as failed. With restarts, `loadfile` waited for ever."""
+BOTH = ("-n", str(os.cpu_count() or 2), "--dist", "loadfile", *NO_RESTART)
 COMPUTING = ("-m", "not e2e", "--ignore=tests/tidy")
 WITH_PROCESSES = ("tests/clients", "tests/differential", "tests/e2e", "tests/faults", "tests/fuzz", "tests/pipeline")
 """Where tests marked e2e are: to collect the other folders as well would take longer than most of them."""
@@ -27,12 +29,14 @@ WITH_THREADS = (
     "tests/raftgroup/transport", "tests/raftgroup/test_commit_thread.py", "tests/raftgroup/test_journal_disk.py",
 )  # fmt: skip
 """Except these."""
+IN_SEEDS = "tests/sim/test_simulator.py::test_some_seeds_of_each_scenario"
+"""The step of the seeds runs many more of each scenario."""
 FOLDERS = tuple(f"tests/{each.name}" for each in (ROOT / "tests").iterdir() if any(each.glob("**/test_*.py")))
 AT_ONCE, CHAIN = 3, "tests/pipeline"
 """E2e tests. Those with Spark take more than a processor each, so only one of them runs at a time: beside two of them,
 a scenario of eight processes took longer than 30 s. The lane with idle priority uses the rest."""
 
-BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", *NO_RESTART)
 """Each file in one process; files begin in the order of `longest.py`."""
 CHECKS = Step("checks", ("scripts/check",))
 ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
@@ -44,7 +48,7 @@ TIMED = (*sorted(each for each in FOLDERS if each not in (*SIMULATED, "tests/tid
 COMPUTES = Step("computing tests", (*PYTEST, *TIMED, *BOTH, *COMPUTING))
 SIMULATES = Step(
     "simulated tests",
-    (*PYTEST, *SIMULATED, *BOTH, *COMPUTING, *(f"--ignore={each}" for each in WITH_THREADS)),
+    (*PYTEST, *SIMULATED, *BOTH, *COMPUTING, *(f"--ignore={each}" for each in WITH_THREADS), f"--deselect={IN_SEEDS}"),
     after=ALONE.name,
 )
 FIRST = (CHECKS, ALONE, SEVERAL, COMPUTES)

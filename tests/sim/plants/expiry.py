@@ -53,7 +53,7 @@ def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
     patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: PlainCache(lambda: vault)))
 
 
-@caught_by("segment copies", on=Stage("expiry", 6), says="while a query reads it")
+@caught_by("segment copies", on=Stage("expiry", 7), says="while a query reads it")
 def removals_while_queries_read(patch: Patch) -> None:
     async def at_once(self: Readers, name: str) -> None: ...
 
@@ -103,7 +103,7 @@ def reads_of_copies_without_a_check(patch: Patch) -> None:
     patch.setattr(SegmentStore, "read", read)
 
 
-@caught_by("segment rows", on=Stage("expiry", 4, DAMAGED, Settings()))
+@caught_by("segment rows", on=Stage("expiry", 6, DAMAGED, Settings()))
 def damage_of_a_log_that_counts_as_a_torn_end(patch: Patch) -> None:
     """A start removes the rows from there on, which were acknowledged."""
     patch.setattr(log, "check_torn", lambda data, offset, name, *, replica=False: None)

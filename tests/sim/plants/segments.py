@@ -57,7 +57,7 @@ def marks_without_an_announcement(patch: Patch) -> None:
     patch.setattr(BrokerView, "unmarked", unmarked)
 
 
-@caught_by("segment lookups", on=Stage("segments", 3))
+@caught_by("segment lookups", on=Stage("segments", 4))
 def overshadowing_without_core_partitions(patch: Patch) -> None:
     """A version replaces the older ones as soon as any of its partitions is loaded."""
 
@@ -85,7 +85,7 @@ def publications_that_are_visible_from_their_first_part(patch: Patch) -> None:
     patch.setattr(Manifest, "without_pending", lambda self, generation: self)
 
 
-@caught_by("segment lookups", on=Stage("segments", 4), says="which grows, 0 times")
+@caught_by("segment lookups", on=Stage("segments", 9), says="which grows, 0 times")
 def publications_that_hide_growing_rows(patch: Patch) -> None:
     """A newer version is published while an ingester receives rows of the interval."""
     patch.setattr(publication, "_check_growing", lambda present, segment: None)
