@@ -161,7 +161,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: First) -> dict[s
                 await asyncio.sleep(RETRY_S if step_s() else 0)
         return view
 
-    view: dict[str, Any] = session.call(run)
+    view: dict[str, Any] = session.call(run, remark=False)
     if view["error"] is not None:
         raise_for(session, view["error"])
     return view

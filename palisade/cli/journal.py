@@ -157,7 +157,7 @@ def serve(
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    call = partial(session.call, notice=False, waits_for_nodes=True, loop_factory=uvloop.new_event_loop)
+    call = partial(session.call, notice=False, remark=False, waits_for_nodes=True, loop_factory=uvloop.new_event_loop)
 
     def serving(client: Client) -> Coroutine[Any, Any, None]:
         return run(client, options, directory, listen, metrics, lambda: client.trouble)

@@ -84,7 +84,7 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         return done if total else None
 
     with session.note_after_ctrl_c(remark):
-        report = session.call(run, notice=False)
+        report = session.call(run, notice=False, remark=False)
     shape = {"entries": report.entries, "written": report.written}
     segments = ""
     if what == DEMO:

@@ -136,7 +136,7 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
     failed = True
     try:
         with session.note_after_ctrl_c(remark):
-            code = session.call(run, notice=False)
+            code = session.call(run, notice=False, remark=False)
         failed = False
     except SystemExit as ended:
         failed = ended.code != INTERRUPTED

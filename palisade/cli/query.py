@@ -12,7 +12,7 @@ from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
 from palisade.cli.options import client_options
-from palisade.cli.session import REFUSED, CliSession, Failure
+from palisade.cli.session import REFUSED, CliSession, Failure, no_server
 from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
 
@@ -40,16 +40,20 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval.
 
     A broker returns the segments; the nodes that have them return their row counts. A segment that still receives
-    rows is counted up to its last stored row; --json shows that position.
+    rows is counted up to its last stored row; --json shows that position. While segments are missing, the count is
+    repeated; after --timeout no other attempt begins.
     """
     from palisade.catalog.errors import BadField
     from palisade.cli.query_waiting import QueryWaiting
     from palisade.client.segment_query import CountProgress, CutSegment, ListCut, count_rows, lookup_all
+    from palisade.wire.segment_errors import SegmentsUnavailable
 
     progress = CountProgress()
     waiting = QueryWaiting(progress)
 
-    async def run(client: Any) -> Counted:
+    async def run(client: Any) -> Counted | SegmentsUnavailable:
+        now = asyncio.get_running_loop().time
+        until = now() + session.deadline_s
         async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests, waiting.reading(client):
             nodes = DataNodes(client, requests)
 
@@ -60,14 +64,25 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
                 waiting.look()
                 await asyncio.sleep(s)
 
-            return await count_rows(
-                lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=pause, progress=progress
-            )
+            try:
+                return await count_rows(
+                    lookup,
+                    nodes.rows,
+                    attempts=ATTEMPTS,
+                    rng=random.Random(),
+                    pause=pause,
+                    progress=progress,
+                    in_time=lambda: now() < until,
+                )
+            except SegmentsUnavailable as error:
+                return error
 
     try:
         found = session.call(run, why=waiting.text)
     except (BadField, CutSegment, ListCut) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
+    if isinstance(found, SegmentsUnavailable):
+        session.fail(no_server(found, waiting.text()))
     shape: dict[str, Any] = {
         "data_source": data_source,
         "rows": found.rows,

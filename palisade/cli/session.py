@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from palisade.client import Client
     from palisade.vault.errors import VaultError
     from palisade.wire.credentials import Credentials
-    from palisade.wire.segment_errors import SegmentError
+    from palisade.wire.segment_errors import SegmentError, SegmentsUnavailable
 
 T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
+UNSURE = "interrupted: the request may have been executed, or may be executed yet"
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 REFUSED_CONNECTION = "connection refused"
 SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
@@ -109,13 +110,18 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
     from palisade.wire.segment_errors import SegmentsUnavailable
 
     if isinstance(error, SegmentsUnavailable):
-        text = (
-            f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them; if none "
-            "does, run 'palisade segments assign'. 'palisade segments nodes' counts the copies that are missing, with "
-            "the reason, and those that have expired; 'palisade segments realtime list' names the nodes of growing ones"
-        )
-        return Failure(UNAVAILABLE, error.code, text, True, error.missing)
+        return no_server(error)
     return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
+
+
+def no_server(error: SegmentsUnavailable, why: str | None = None) -> Failure:
+    """`why`: what is known of the segments and their nodes."""
+    text = (
+        f"UNAVAILABLE: {why or f'segments without a server: {len(error.missing)}'}. Start the nodes that hold them; if "
+        "none does, run 'palisade segments assign'. 'palisade segments nodes' counts the copies that are missing, with "
+        "the reason, and those that have expired; 'palisade segments realtime list' names the nodes of growing ones"
+    )
+    return Failure(UNAVAILABLE, error.code, text, True, error.missing)
 
 
 def unreachable(
@@ -173,13 +179,25 @@ class CliSession:
         notice: bool = True,
         waits_for_nodes: bool = False,
         why: Callable[[], str | None] = nothing_else,
+        remark: bool = True,
         loop_factory: LoopFactory | None = None,
     ) -> T:
         """The result of `action`. Every error except a bug ends the process with its exit code.
 
         `notice`: whether stderr shows what the command waits for; False if the action shows it itself, because it
         writes output meanwhile. `waits_for_nodes`: wait also while all addresses refuse connections. `why`: what the
-        action waits for while it has a connection. `loop_factory`: of an event loop other than asyncio's."""
+        action waits for while it has a connection. `remark`: whether stderr shows after Ctrl-C that a write may have
+        been executed; False if the caller has a remark of its own. `loop_factory`: of an event loop other than
+        asyncio's."""
+        unsure = False
+
+        async def asked(client: Client) -> T:
+            nonlocal unsure
+            try:
+                return await action(client)
+            except asyncio.CancelledError:
+                unsure = client.unsure
+                raise
 
         async def run() -> T:
             from palisade.client import Client
@@ -192,11 +210,12 @@ class CliSession:
             client.add_unreached(unreached)
             async with client:
                 if not notice:
-                    return await action(client)
+                    return await asked(client)
                 async with self.notice_of(client, why):
-                    return await action(client)
+                    return await asked(client)
 
-        return self.run(run(), loop_factory)
+        with self.note_after_ctrl_c(lambda: UNSURE if unsure and remark else None):
+            return self.run(run(), loop_factory)
 
     def notice(self, why: Callable[[], str | None]) -> contextlib.AbstractAsyncContextManager[Callable[[], None]]:
         """`waiting`; with --json only on a terminal, because elsewhere stderr is for one object."""

@@ -88,6 +88,11 @@ class Client(StoreApi):
         return self._connection_trouble or self._refused_now
 
     @property
+    def unsure(self) -> bool:
+        """Whether a write is pending that may be applied, although its outcome is not known."""
+        return self._session.unsure
+
+    @property
     def _connection_trouble(self) -> str | None:
         return self._session.trouble
 

@@ -113,8 +113,9 @@ async def count_rows(
     rng: random.Random,
     pause: Callable[[float], Awaitable[None]],
     progress: CountProgress | None = None,
+    in_time: Callable[[], bool] = lambda: True,
 ) -> Counted:
-    """`progress`: kept up to date meanwhile.
+    """`progress`: kept up to date meanwhile. `in_time`: whether another attempt may begin.
 
     Raises SegmentsUnavailable with the segments that no node could count, CutSegment, and the errors of `lookup`.
     """
@@ -136,6 +137,8 @@ async def count_rows(
         known = unchanging(known, found["rows"])
         if attempt < attempts:
             await pause(PAUSE_S * attempt)
+        if not in_time():
+            break
     raise SegmentsUnavailable(open_segments)
 
 

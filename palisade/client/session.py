@@ -192,10 +192,8 @@ class StreamSession:
 
     def _succeeded(self, number: int, wire: Any) -> None:
         operation = self._pending.pop(number, None)
-        if operation is not None:
-            slot = operation.slot
-            if not slot.done():
-                slot.set_result(wire)
+        if operation is not None and not operation.slot.done():
+            operation.slot.set_result(wire)
 
     def _failed(self, number: int, error: Exception) -> None:
         operation = self._pending.get(number)
@@ -215,8 +213,7 @@ class StreamSession:
 
     def leave_failed_node(self, error: NodeFailed) -> None:
         """Continue at another node: this one has stopped, or was removed from the cluster."""
-        link = self._link or self._leaving
-        if link is not None:
+        if (link := self._link or self._leaving) is not None:
             self._left_failed = True
             link.abort(str(error))
 
@@ -405,6 +402,11 @@ class StreamSession:
             return unconnected(self._why_unanswered, self._connector.silent)
         silence = None if self._link is None else self._link.silence(self._loop.time())
         return self._found.trouble(silence, self._connector.unreached)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a write is pending that may be applied."""
+        return any(each.may_be_applied for each in self._pending.values())
 
     @property
     def _why_unanswered(self) -> str:

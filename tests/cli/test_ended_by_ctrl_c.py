@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from palisade.client.session import StreamSession
 from tests.support.waiting import until_in_thread
 
 Run = Callable[..., Result]
@@ -75,6 +76,28 @@ def test_keep_alive_names_the_time_at_which_the_lease_expires(run: Run, monkeypa
     result = run("lease", "keep-alive", lease)
     assert (result.exit_code, result.stdout) == (130, f"lease {lease}: 30 s\n")
     assert f"palisade: lease {lease} is no longer renewed; it expires within 30 s\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "remark"),
+    [
+        (("put", "/w", "1"), "palisade: interrupted: the request may have been executed, or may be executed yet\n"),
+        (("put", "/w", "1", "--json"), ""),
+        (("get", "/w"), ""),
+    ],
+    ids=["write", "with --json", "read"],
+)
+def test_write_in_flight_may_have_been_executed(
+    command: tuple[str, ...], remark: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`put` at a cluster without a leader ended without a line."""
+
+    def interrupted(self: StreamSession, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(StreamSession, "_on_frame", interrupted)
+    result = run(*command)
+    assert (result.exit_code, result.stderr) == (130, remark)
 
 
 def test_listener_of_an_election_says_that_it_has_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

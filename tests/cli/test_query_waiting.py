@@ -7,10 +7,15 @@ import random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from palisade.cli import waiting as waiting_module
+from palisade.cli.main import main
+from palisade.cli.query import DataNodes
 from palisade.cli.query_waiting import QueryWaiting, short, waits_for
+from palisade.cli.session import CliSession
 from palisade.cli.waiting import waiting
+from palisade.client import segment_query
 from palisade.client.segment_query import CountFailed, CountProgress, count_rows
 from palisade.segments.assignment import last_assignment
 from palisade.wire.segment_errors import SegmentsUnavailable
@@ -129,3 +134,29 @@ async def test_first_notice_of_a_count_names_what_it_waits_for(
     except (TimeoutError, SegmentsUnavailable):
         pass
     assert capsys.readouterr().err == f"palisade: waiting: {text}\n"
+
+
+@pytest.mark.parametrize("options", [("--json",), ()], ids=["json", "text"])
+def test_count_that_ends_without_an_answer_names_the_node(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave the number of segments only, and not the frozen node (issue 16)."""
+
+    async def lookup_all(*_: Any) -> dict[str, Any]:
+        segment = {"segment": name(1), "from": FROM, "to": TO, "nodes": ["n2"]}
+        return {**(await Cluster(segments=[segment]).lookup()), "rows": {name(1): 5}}
+
+    async def rows(self: DataNodes, node: str, segment: str) -> int:
+        raise CountFailed("no answer in time")
+
+    def call(self: CliSession, action: Any, **_: Any) -> Any:
+        return asyncio.run(action(None))
+
+    monkeypatch.setattr(segment_query, "lookup_all", lookup_all)
+    monkeypatch.setattr(DataNodes, "rows", rows)
+    monkeypatch.setattr(CliSession, "call", call)
+    times = (f"--from={FROM}", f"--to={TO}", "--timeout=0.1")
+    done = CliRunner().invoke(main, ("query", "count", "flights", *times, *options))
+    assert done.exit_code == 3
+    assert f"UNAVAILABLE: 1 segment not counted: {FIRST} (n2: no answer in time). Start the nodes" in done.stderr
+    assert name(1) in done.stderr

@@ -98,6 +98,21 @@ async def test_missing_and_failed_segments_are_listed_and_nothing_is_counted() -
     assert fleet.pauses == 2
 
 
+async def test_no_attempt_begins_after_the_time_of_the_count() -> None:
+    """With a node that did not answer, `palisade query count --timeout 5` took up to 17 s (issue 16)."""
+    fleet, asked = Fleet(1), []
+
+    async def lookup() -> dict[str, Any]:
+        asked.append(fleet.pauses)
+        return {**await fleet.lookup(), "missing": [name(1)]}
+
+    with pytest.raises(SegmentsUnavailable):
+        await count_rows(
+            lookup, fleet.ask, attempts=8, rng=fleet.rng, pause=fleet.pause, in_time=lambda: fleet.pauses < 3
+        )
+    assert asked == [0, 1, 2]
+
+
 async def test_planted_sum_over_counted_segments_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that fails must not shorten the answer."""
 
