@@ -1,7 +1,7 @@
-"""Why the cluster cannot answer a job of the pipeline: asked once before Spark starts, then followed beside the job.
+"""Why the cluster cannot answer a job of the pipeline: one request before Spark starts, then a client beside the job.
 
-The clients of a job are in its driver, its workers and the processes of its data sources. Therefore the command has its
-own client, whose requests go to the same nodes.
+The clients of a job are in its driver, its workers and the processes of its data sources, which cannot print on the
+terminal of the command. Therefore the command has a client of its own, connected to the same nodes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Looks:
         self.text: str | None = None
 
     async def follow(self, client: Client) -> None:
-        """Until it is cancelled. The first look is when the client has had the time to connect."""
+        """Until it is cancelled. The first look comes after the client has had time to connect."""
         waits = NodeWaits()
         async with followed(client, waits):
             while True:

@@ -32,8 +32,8 @@ class NodeWaits:
         return self.known(client, why) or f"no answer yet from {client.connected_to}"
 
     def known(self, client: Client, why: str | None = None) -> str | None:
-        """As `reason`; None if there is no cause but the time that an answer takes. The data node that a realtime
-        writer waits for has the cause beside it, because that node may wait for the cluster."""
+        """As `reason`; None if no cause is known. If a realtime writer waits for a data node, the cause of the cluster
+        is added, because that node may wait for the cluster."""
         found = client.trouble or why or self.text
         if (writer := client.writer_waits_for) and found and found not in writer:
             return f"{writer}; {found}"

@@ -195,8 +195,8 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
 def shown_progress(
     title: str, session: CliSession, access: ClusterAccess | None
 ) -> Iterator[Callable[[Seen], None] | None]:
-    """Yields the function that shows the progress of the job, None with --json outside of a terminal. `access`: of the
-    cluster whose trouble is shown with it."""
+    """Yields the function that shows the progress of the job; None with --json if stderr is no terminal. `access`: the
+    cluster of the job; if it cannot answer, the progress shows why."""
     from palisade.cli.job_trouble import trouble_beside
 
     terminal = sys.stderr.isatty()

@@ -14,8 +14,8 @@ async def first_answer(
     beside: Sequence[Coroutine[Any, Any, T]],
     answers: tuple[type[Exception], ...] = (),
 ) -> T:
-    """The result of `here`, or of the first of `beside` that has one. `answers`: errors that are results, too. Another
-    error of `beside` is no answer, such as that of a node that cannot be reached. Raises the error of `here`."""
+    """The result of `here`, or of the first of `beside` that has one. `answers`: errors that count as a result. Another
+    error of `beside` does not, such as that of a node that cannot be reached. Raises the error of `here`."""
     own = asyncio.ensure_future(here)
     left: set[asyncio.Future[T]] = {own, *map(asyncio.ensure_future, beside)}
     every = list(left)

@@ -36,7 +36,7 @@ WAIT_S, PAUSE_S = 5.0, 0.05
 with a shorter deadline wait for that one."""
 
 REFUSED_NOW = (VaultError, BrokerNotSynced, ReadPending)
-"""A node that may not answer at the moment, although another one may."""
+"""This node cannot answer at the moment; another one may."""
 ANSWERS = (CatalogError, SegmentError)
 """Refusals that hold at every node."""
 
@@ -98,8 +98,8 @@ class SegmentsApi(ABC):
         return found
 
     async def _asked(self, name: str, *arguments: Any) -> Any:
-        """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again, and the other
-        nodes beside it. Raises Unavailable with the cause if the node is fenced because there is no leader."""
+        """A lookup. While the node is fenced, starts, or has not applied a release, the request is repeated, and sent
+        to the other nodes as well. Raises Unavailable with the cause if it is fenced because there is no leader."""
         limit_s = min(WAIT_S, self._deadline_s)
         until = asyncio.get_running_loop().time() + limit_s
         try:

@@ -33,8 +33,8 @@ class Job:
     """`options`: a frozen dataclass whose fields are made by `option`; its `__post_init__` may raise BadOption.
 
     `run(spark, access, options, progress)` raises PipelineError and the errors of the client. Started again after any
-    failure, it continues or begins anew, and publishes nothing twice. `needs_cluster(options)` False: it connects to no
-    cluster, so none is asked before Spark starts.
+    failure, it continues or begins anew, and publishes nothing twice. `needs_cluster(options)`: whether the job
+    connects to a cluster, which then has to answer before Spark starts.
     """
 
     name: str

@@ -57,8 +57,8 @@ T = TypeVar("T")
 ATTEMPTS = 10
 PAUSE_S = 0.2
 VAULT_LOOKS = 25
-"""How often the vault is looked at, each `PAUSE_S`, until it has the changes with which an opening has failed: longer
-than a change waits for the lease of a dead node (T_proceed, 3.31 s), because the vault gets it once it is released."""
+"""After an opening failed its compare: how often, each `PAUSE_S`, the revision of the vault is checked. The vault gets
+a change once it is released, so this is longer than a change waits for the lease of a dead node (T_proceed, 3.31 s)."""
 
 
 class LeasedWrites(Protocol):
@@ -183,7 +183,7 @@ class RealtimeIngester(Component):
         raise PublicationOvertaken(f"publications of data source {data_source} by others came first repeatedly: retry")
 
     async def _reach(self, revision: int, data_source: str) -> None:
-        """Waits until the vault has `revision`: before, another attempt would compare the same old rows.
+        """Waits until the vault has `revision`; an attempt before would fail by the same compare.
 
         Raises NotIngesting."""
         for _ in range(VAULT_LOOKS):
@@ -192,7 +192,7 @@ class RealtimeIngester(Component):
                 return
         lv = self.holder.vault.revision
         raise NotIngesting(
-            f"node {self.holder.node} has the changes up to revision {lv}, and data source {data_source} "
+            f"node {self.holder.node} has the changes up to revision {lv}, but data source {data_source} "
             f"was compared at revision {revision}: a change is not released yet, or the node is recovering "
             "('palisade status' shows its fence and LV). Retry, or open the segment at another node"
         )

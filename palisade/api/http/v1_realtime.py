@@ -27,7 +27,7 @@ from palisade.wire.segment_errors import NoSuchSegment, RealtimeOpening
 
 WRITER_CHARACTERS_MAX = 128
 OPEN_SHARE = 0.8
-"""A part of the time that the client waits for the response, after which it gets the reason of the delay instead."""
+"""After this part of the time that the client waits for the response, it gets the reason of the delay."""
 RELEASE = (
     "the cluster has not answered its write: the leader may wait for the lease of a node that does not answer, within "
     "a few seconds ('palisade fencing' names it)"
