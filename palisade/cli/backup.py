@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,7 +160,7 @@ class BackupState:
 async def from_one_of(
     session: CliSession, target: BackupFile | None, serializable: bool, state: BackupState
 ) -> tuple[BackupHeader, BackupEnd]:
-    reasons, until = [], time.monotonic() + session.deadline_s
+    reasons, late, until = list[str](), list[str](), time.monotonic() + session.deadline_s
     try:
         urls = await urls_in_time(session, state, until)
     except NoMembers as error:
@@ -169,7 +169,7 @@ async def from_one_of(
     for url in urls:
         left_s = until - time.monotonic()
         if left_s <= 0:
-            reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
+            late.append(url)
             continue
         state.url, state.received = url, 0
         try:
@@ -193,11 +193,18 @@ async def from_one_of(
                 break
             if error.begun:
                 until = time.monotonic() + session.deadline_s
+    reasons += left_out(late, state.silent, session.deadline_s)
     text = "; ".join(reasons) or f"no node answers at {', '.join(session.endpoints)}"
     if state.leaderless and not serializable:
         text += ". None of the nodes that answer knows a leader, without which a backup may be outdated: retry when "
         text += "there is one, or accept that with --serializable"
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
+
+
+def left_out(late: Sequence[str], silent: Collection[str], deadline_s: float) -> list[str]:
+    """Clauses about the nodes that were not asked for a backup, and those that have not answered before."""
+    found = [f"not asked before the deadline of {deadline_s:g} s: {', '.join(late)}"] if late else []
+    return [*found, f"no answer from {', '.join(silent)}"] if silent else found
 
 
 async def urls_in_time(session: CliSession, state: BackupState, until: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING
 from palisade.cli.held_command import GRACE_S
 from palisade.cli.node_waits import NodeWaits, followed
 from palisade.cli.printing import readable
+from palisade.cli.watch import warn_of_trouble
+from palisade.client.lease import LeaseLost
 
 if TYPE_CHECKING:
     from palisade.cli.session import CliSession
     from palisade.client import Client
     from palisade.client.claims import Claim
 
-AGAIN = "Ctrl-C again to exit at once"
+AT_ONCE = "Ctrl-C exits at once"
+COMMANDS = {"lock": "lock", "leadership": "elect"}
 SILENT_S = 0.3
 """A release that ends within this time is not shown."""
 
@@ -32,16 +36,38 @@ class HeldClaim:
 
     @contextlib.asynccontextmanager
     async def by(self, session: CliSession, client: Client) -> AsyncIterator[None]:
-        """Holds the claim during the body."""
+        """Holds the claim during the body, which may write on the terminal. Raises LeaseLost, with the reason."""
         waits = NodeWaits()
-        async with session.notice(lambda: self.waits_for(waits, client)), contextlib.AsyncExitStack() as held:
-            async with followed(client, waits):
-                await held.enter_async_context(self._claim)
-            self._acquired, waits.text = True, None
-            try:
-                yield
-            finally:
-                self._releases_since = self._clock()
+        try:
+            async with (
+                session.notice(lambda: self.waits_for(waits, client)) as erase,
+                contextlib.AsyncExitStack() as held,
+            ):
+                async with followed(client, waits):
+                    await held.enter_async_context(self._claim)
+                self._acquired, waits.text = True, None
+                erase()
+                async with self._warning(session, client):
+                    yield
+        except LeaseLost as error:
+            if not self._acquired:
+                raise
+            ended = ", and the command was ended" if self._ends_since is not None else ""
+            why = f"; {client.trouble}" if client.trouble else ""
+            raise LeaseLost(f"the {self._what} was lost{ended}: {error}{why}") from error
+
+    @contextlib.asynccontextmanager
+    async def _warning(self, session: CliSession, client: Client) -> AsyncIterator[None]:
+        """Prints while the claim is held when its lease cannot be renewed; not with --json."""
+        texts = f"the lease of the {self._what} cannot be renewed", "the lease can be renewed again"
+        warning = asyncio.ensure_future(
+            asyncio.Event().wait() if session.as_json else warn_of_trouble(client, COMMANDS[self._what], *texts)
+        )
+        try:
+            yield
+        finally:
+            warning.cancel()
+            self._releases_since = self._clock()
 
     def command_ends(self) -> None:
         """To be called when the command gets SIGTERM."""
@@ -55,11 +81,11 @@ class HeldClaim:
                 self._releases_since = now
             if now - self._releases_since < SILENT_S:
                 return None
-            return f"releasing the {self._what}; {AGAIN} ({waits.reason(client)})"
+            return f"releasing the {self._what}; {AT_ONCE} ({waits.reason(client)})"
         if self._ends_since is not None:
             if now - self._ends_since < SILENT_S:
                 return None
-            return f"the command has not ended yet; SIGKILL follows {GRACE_S:g} s after SIGTERM; {AGAIN}"
+            return f"the command has not ended yet; SIGKILL follows {GRACE_S:g} s after SIGTERM; {AT_ONCE}"
         if self._acquired:
             return None
         before = self._claim.waits_for

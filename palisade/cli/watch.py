@@ -70,16 +70,18 @@ def watch(
         session.call(follow, notice=False)
 
 
-async def warn_of_trouble(watch: Any, command: str = "watch") -> None:
+async def warn_of_trouble(
+    watch: Any,
+    command: str = "watch",
+    begins: str = "no change can arrive",
+    over: str = "changes arrive again; none was missed",
+) -> None:
     """Prints when no change can arrive, which silence alone would not show. `watch`: a watch or a client."""
     line, now = RecurringLine(), asyncio.get_running_loop().time
     while True:
         await asyncio.sleep(LOOK_S)
         trouble = watch.trouble
-        if trouble:
-            text = line.holds(f"no change can arrive: {trouble}", now())
-        else:
-            text = line.over("changes arrive again; none was missed", now())
+        text = line.holds(f"{begins}: {trouble}", now()) if trouble else line.over(over, now())
         if text is not None:
             print(f"palisade {command}: {text}", file=sys.stderr, flush=True)
 

@@ -273,9 +273,9 @@ class RealtimeWriter:
                     ) from None
 
     def _beside_trouble(self, reasons: str) -> str:
-        """With the reason why no answer of the cluster can arrive, such as nodes that do not answer."""
-        why = self._trouble()
-        return reasons if not why or why in reasons else f"{reasons}; {why}"
+        """With the parts of the reason why no answer of the cluster can arrive that the data node has not given."""
+        why = (self._trouble() or "").split("; ")
+        return "; ".join([reasons, *(part for part in why if part not in reasons)])
 
     async def _may_repeat(self, until: float) -> bool:
         """After a pause. False at the deadline: a request that is sent then would be executed without an answer."""

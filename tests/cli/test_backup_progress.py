@@ -67,6 +67,27 @@ def test_backup_that_breaks_off_in_the_middle_gives_the_next_node_the_whole_dead
     assert given == pytest.approx([0.2, 0.2], abs=0.05)
 
 
+def test_backup_that_no_node_begins_names_the_nodes_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two of three nodes frozen it named the node that answers, and the others as not asked (issue 16)."""
+
+    async def urls_of(_session: Any, state: Any, _timeout_s: float) -> list[str]:
+        state.silent["127.0.0.1:8601"] = "no answer yet"
+        return ["http://n3", "http://n1"]
+
+    async def download(*_: Any, begin_s: float, **__: Any) -> Any:
+        await asyncio.sleep(begin_s)
+        raise backup_module.BrokenOff("no backup began within 0.2 s")
+
+    monkeypatch.setattr(backup_module, "urls_of", urls_of)
+    monkeypatch.setattr(backup_module, "download", download)
+    with pytest.raises(
+        backup_module.BrokenOff,
+        match=r"n3: no backup began within 0.2 s; not asked before the deadline of 0.2 s: http://n1; "
+        "no answer from 127.0.0.1:8601",
+    ):
+        asyncio.run(backup_module.take(CliSession(["127.0.0.1:1"], 0.2, as_json=True), None, False))
+
+
 @pytest.mark.parametrize("option", ["--nodes=0", "--base-port=80", "--id=../n1", "--cluster=a b"])
 def test_values_of_a_restore_are_checked_before_the_backup_is_read(tmp_path: Path, option: str) -> None:
     """A backup of 120 MB was written first."""

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from palisade.base.http_request import Answer
-from palisade.client.realtime import PAUSE_S
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.segment_errors import NotIngesting
 from tests.client.test_realtime_writer import DataNodes
@@ -61,12 +60,21 @@ def test_data_node_receives_the_time_that_the_writer_waits() -> None:
         with pytest.raises(OutcomeUnknown, match="n1: status 504"):
             await writer.open()
 
-    with closing(Simulation(1)) as simulation, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("palisade.client.realtime.PAUSE_S", PAUSE_S)
+    with closing(Simulation(1)) as simulation:
         simulation.run(simulation.process("client"), opens())
     assert sent[0] == 5.0
     assert sent == sorted(sent, reverse=True)
     assert 0.0 < sent[-1] < 1.5
+
+
+async def test_part_of_the_reason_that_a_data_node_has_given_is_not_repeated() -> None:
+    nodes = DataNodes()
+    writer = nodes.writer()
+    writer._trouble = lambda: "n3 knows no leader; n1 at n1:1: no answer in time"
+    given = "n3: cannot reach the leader: n3 knows no leader"
+    assert writer._beside_trouble(given) == f"{given}; n1 at n1:1: no answer in time"
+    writer._trouble = lambda: None
+    assert writer._beside_trouble(given) == given
 
 
 async def test_topology_that_is_not_known_in_time_is_refused_with_the_reason_of_the_nodes() -> None:
