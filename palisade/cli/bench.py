@@ -12,7 +12,7 @@ import click
 from palisade.cli.bench_run import BenchPlan, BenchRun, KeysLeft
 from palisade.cli.bench_statistics import Figures
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import client_options
+from palisade.cli.options import client_options, serializable_option
 from palisade.cli.session import INTERRUPTED, UNAVAILABLE, CliSession, Failure, failure_of
 from palisade.cli.stop_signals import Stopped, stoppable
 
@@ -68,7 +68,7 @@ def put(session: CliSession, clients: int, total: int, value_bytes: int, keys: i
 
 @bench.command()
 @clients(CLIENTS_MAX, 64, "Connections, each with one request at a time.")
-@click.option("--serializable", is_flag=True, help="Read the state of the node without a quorum.")
+@serializable_option
 @sizes
 @client_options
 def get(session: CliSession, clients: int, total: int, value_bytes: int, keys: int, serializable: bool) -> None:

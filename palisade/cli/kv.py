@@ -12,7 +12,7 @@ from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
 from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import at_option, client_options, read_bytes, read_lease
+from palisade.cli.options import at_option, client_options, read_bytes, read_lease, serializable_option
 from palisade.cli.printing import print_bytes, print_json, readable
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.metastore.requests import FROM_KEY, SortOrder, SortTarget
@@ -56,7 +56,7 @@ def put(session: CliSession, key: bytes, value: bytes | None, file: Any, lease: 
 def range_options(command: Command) -> Command:
     for option in (
         at_option,
-        click.option("--serializable", is_flag=True, help="Read the state of the node without a quorum."),
+        serializable_option,
         click.option("--order", type=click.Choice(list(ORDERS)), help="Sort order.  [default: ascend]"),
         click.option("--sort", type=click.Choice(list(TARGETS)), default="key", show_default=True, help="Sort field."),
         click.option("--count-only", is_flag=True, help="Print only the number of keys."),

@@ -71,6 +71,11 @@ def read_lease_time(text: str) -> float:
     return time_s
 
 
+serializable_option = click.option(
+    "--serializable",
+    is_flag=True,
+    help="Read the state of the node without a quorum. With authorization on, verifying the user needs one.",
+)
 at_option = click.option(
     "--at", type=read_address, metavar="HOST:PORT", help="HTTP address of the node to query, which may be of any kind."
 )
