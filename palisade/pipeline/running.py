@@ -128,7 +128,8 @@ def java_ends_with_a_failed_start() -> Iterator[None]:
     started: list[tuple[subprocess.Popen[bytes], threading.Thread]] = []
 
     def recorded(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        started.append(start_java(command, **options))
+        with interrupts_afterwards():
+            started.append(start_java(command, **options))
         return started[-1][0]
 
     gateway: Any = java_gateway
@@ -143,6 +144,22 @@ def java_ends_with_a_failed_start() -> Iterator[None]:
         raise
     finally:
         gateway.Popen = before
+
+
+@contextmanager
+def interrupts_afterwards() -> Iterator[None]:
+    """A Ctrl-C during the body is handled after it. In another thread than the main one, this does nothing."""
+    before, came = signal.getsignal(signal.SIGINT), list[tuple[int, Any]]()
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *arguments: came.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        before(*came[0])
 
 
 @contextmanager

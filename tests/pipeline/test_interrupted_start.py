@@ -10,10 +10,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark import java_gateway
 
+from palisade.pipeline import running
+from palisade.pipeline.quiet_start import start_java
 from tests.support.cli_node import cli_node
 from tests.support.waiting import until
 
@@ -54,6 +60,26 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Pat
         _, errors = job.communicate()
     assert (job.returncode, left) == (130, False)
     assert "Traceback" not in errors
+
+
+def test_ctrl_c_before_popen_has_returned_leaves_no_process(java: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(command: Sequence[str], **options: Any) -> tuple[subprocess.Popen[bytes], threading.Thread]:
+        process, thread = start_java(command, **options)
+        started.append(process)
+        signal.raise_signal(signal.SIGINT)
+        return process, thread
+
+    monkeypatch.setattr(running, "start_java", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt), running.java_ends_with_a_failed_start():
+            java_gateway.Popen(["/bin/sleep", "600"])
+        assert started[0].returncode == -signal.SIGKILL
+    finally:
+        started[0].kill()
+        started[0].wait()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def alive(process: int) -> bool:
