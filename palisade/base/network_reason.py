@@ -8,6 +8,8 @@ import re
 import socket
 import ssl
 
+NO_ANSWER = "no answer"
+"""The reason at an address that has not responded so far."""
 _OF_OPENSSL = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
 
 

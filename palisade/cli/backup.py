@@ -14,7 +14,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
-from palisade.cli.cluster_check import NO_ANSWER_YET
+from palisade.base.network_reason import NO_ANSWER
 from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
@@ -233,7 +233,7 @@ async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> 
     reasons: dict[str, str] = {}
     endpoints = await session.checked_endpoints(silent)
     reasons.update(silent)
-    silent.update(dict.fromkeys(session.endpoints, NO_ANSWER_YET))
+    silent.update(dict.fromkeys(session.endpoints, NO_ANSWER))
 
     async def answer_of(address: str) -> Mapping[str, Any] | None:
         answer = await ask(address, timeout_s, wrong, reasons)

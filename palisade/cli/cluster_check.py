@@ -13,14 +13,13 @@ from typing import Any
 
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
-from palisade.base.network_reason import reason_of
+from palisade.base.network_reason import NO_ANSWER, reason_of
 from palisade.wire.credentials import StoredToken
 
 ASK_S = 2.0
 OTHERS_S = 0.5
 """Time limit for the other addresses, once one has answered."""
 READ_BYTES = 64 * 1024
-NO_ANSWER_YET = "no answer yet"
 
 
 class OtherCluster(PalisadeError):
@@ -39,7 +38,7 @@ async def check_streams(
 
     Raises OtherCluster, and OSError if none answers."""
     reasons = unreached if unreached is not None else {}
-    reasons.update(dict.fromkeys(endpoints, NO_ANSWER_YET))
+    reasons.update(dict.fromkeys(endpoints, NO_ANSWER))
 
     async def cluster_at(endpoint: str) -> str:
         found = await asyncio.wait_for(cluster_at_stream(endpoint), timeout_s)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, wh
 REFUSED_CONNECTION = "connection refused"
 SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
 """Reasons of addresses at which no node runs, or a frozen one."""
+_NOTHING_LISTENS = re.compile("connection refused|connections are refused")
 _OF_FILES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
@@ -77,7 +79,8 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     if isinstance(error, WrongPort):
         return Failure(REFUSED, error.code, f"{error}; correct {source or '--endpoints'}", False)
     if isinstance(error, Unavailable | NodeFailed):
-        text = f"{error}; 'palisade status' shows which nodes answer, 'palisade up' starts some"
+        start = ", 'palisade up' starts some" if _NOTHING_LISTENS.search(str(error)) else ""
+        text = f"{error}; 'palisade status' shows which nodes answer{start}"
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)

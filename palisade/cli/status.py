@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.http_request import NoAnswer
-from palisade.base.network_reason import reason_of
-from palisade.cli.cluster_check import NO_ANSWER_YET
+from palisade.base.network_reason import NO_ANSWER, reason_of
 from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
@@ -71,8 +70,8 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
 
     if no_answer(reasons) is None:
         return
-    found = [(at, reasons.get(at, NO_ANSWER_YET)) for at in session.endpoints]
-    answers = {at: reason not in {*SILENT, NO_ANSWER_YET} for at, reason in found}
+    found = [(at, reasons.get(at, NO_ANSWER)) for at in session.endpoints]
+    answers = {at: reason not in {*SILENT, NO_ANSWER} for at, reason in found}
     shape = [{**silent_row(None, None), "endpoint": at, "answers": answers[at], "reason": why} for at, why in found]
     rows = [(at, "yes" if answers[at] else "no", why) for at, why in found]
     session.rows({"nodes": shape}, ("address", "answers", "reason"), rows, wraps=("reason",))
@@ -87,7 +86,7 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
         endpoints = await session.checked_endpoints(silent)
         reasons.update(silent)
-        silent.update(dict.fromkeys(session.endpoints, NO_ANSWER_YET))
+        silent.update(dict.fromkeys(session.endpoints, NO_ANSWER))
         rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
     if wrong and not any(row["role"] for row in rows):
         raise wrong[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from palisade.base.network_reason import NO_ANSWER
+
 
 class ConnectionFailures:
     """Since a node answered last."""
@@ -28,7 +30,7 @@ class ConnectionFailures:
 
     def text_beside(self, silent: Iterable[str]) -> str:
         """As `text`, with those addresses that have not responded yet."""
-        return text_of({**dict.fromkeys(silent, "no answer yet"), **self._reasons})
+        return text_of({**dict.fromkeys(silent, NO_ANSWER), **self._reasons})
 
     def at(self, address: str) -> str | None:
         return self._reasons.get(address)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from palisade.base.address import Address
-from palisade.base.network_reason import reason_of
+from palisade.base.network_reason import NO_ANSWER, reason_of
 from palisade.client.connection import ClientConnection
 from palisade.client.endpoints import Endpoints
 from palisade.client.whereabouts import Whereabouts, whereabouts
@@ -58,7 +58,7 @@ class Connector:
     def unreached(self) -> Mapping[str, str]:
         """Why nodes did not answer when they were tried last, by address; empty once a node knows the leader."""
         now = [self._better] if self._better else []
-        return {**dict.fromkeys(now, "no answer yet"), **self._unreached}
+        return {**dict.fromkeys(now, NO_ANSWER), **self._unreached}
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Connector:
             raise
         except asyncio.CancelledError:
             if self._now() - began >= STAGGER_S:
-                self._unreached.setdefault(address, "no answer yet")
+                self._unreached.setdefault(address, NO_ANSWER)
             raise
         self._unreached.pop(address, None)
         if found.leader is not None:

@@ -340,7 +340,7 @@ def test_activation_shows_that_it_waits_for_a_frozen_copy(
         done = CliRunner().invoke(main, ["activation", *arguments, "--endpoints", store])
     assert f"palisade: waiting: no answer yet from the copies {frozen}\n" in done.stderr
     if "force" in options:
-        assert f"palisade: waiting: connecting to {frozen}: no answer yet" in done.stderr
+        assert f"palisade: waiting: connecting to {frozen}: no answer" in done.stderr
 
 
 def test_backup_waits_for_the_addresses_that_have_not_answered(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +424,7 @@ def test_lookup_without_a_leader_names_the_nodes_that_do_not_answer(
     assert done.exit_code == 3
     assert done.stderr.splitlines()[-1].startswith(
         "palisade: the deadline passed; nothing was done: n1 knows no leader, and no other node that knows one has "
-        f"been found; {frozen}: no answer yet"
+        f"been found; {frozen}: no answer"
     )
 
 
@@ -440,7 +440,7 @@ def test_command_that_a_node_without_a_leader_refuses_names_the_nodes_that_do_no
     assert done.exit_code == 3
     last = done.stderr.splitlines()[-1]
     assert last.startswith("palisade: no ")
-    assert f"; {frozen}: no answer yet; 'palisade status' shows" in last
+    assert last.endswith(f"; {frozen}: no answer; 'palisade status' shows which nodes answer")
 
 
 async def test_nodes_are_asked_for_their_segments_within_the_deadline(frozen: str) -> None:

@@ -87,9 +87,9 @@ def test_nodes_that_do_not_answer_are_known_until_a_node_knows_the_leader(simula
 
     async def run() -> None:
         _, found = await nodes.connect(lambda *_: None)
-        assert nodes.unreached == {"n1:1": "no answer yet", "n2:1": "no answer yet"}
+        assert nodes.unreached == {"n1:1": "no answer", "n2:1": "no answer"}
         assert found.trouble(None, nodes.unreached) == (
-            "n3 knows no leader, and no other node that knows one has been found; n1 at n1:1, n2:1: no answer yet"
+            "n3 knows no leader, and no other node that knows one has been found; n1 at n1:1, n2:1: no answer"
         )
         nodes.responses["n2:1"] = ConnectionRefusedError(errno.ECONNREFUSED, "")
         assert await nodes.better(found) is None
