@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from palisade.base.digest import BUCKETS, DIGEST_BYTES, Sums
+from palisade.base.digest import BUCKETS, DIGEST_BYTES, Sums, numbers_of
 from palisade.vault.errors import RESET, VaultDamaged
 from palisade.vault.tables import Backend, VaultTable
 
@@ -19,9 +19,7 @@ def load_sums(backend: Backend) -> Sums:
         first = int.from_bytes(key, "big") * SUMS_PER_PAGE
         if len(page) != PAGE_BYTES or first >= BUCKETS:
             raise VaultDamaged(f"the bucket digests of the vault are not readable: {RESET}")
-        for number in range(SUMS_PER_PAGE):
-            at = number * DIGEST_BYTES
-            sums[first + number] = int.from_bytes(page[at : at + DIGEST_BYTES], "big")
+        sums[first : first + SUMS_PER_PAGE] = numbers_of(page)
     return sums
 
 

@@ -13,7 +13,8 @@ one sum by one subtraction and one addition. Compaction changes neither chain no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from struct import Struct
 from zlib import crc32
 
 from xxhash import xxh3_64_digest, xxh3_128_intdigest
@@ -25,6 +26,9 @@ SUM_MASK = (1 << 128) - 1
 CHAIN_FACTOR = 0x9E3779B97F4A7C15F39CC0605CEDC835
 FINGERPRINT_BYTES = 4
 BITMAP_BYTES = BUCKETS // 8
+_PACKED = Struct(f"{DIGEST_BYTES}s")
+_BITS = [bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256)]
+"""The bits of each byte, the lowest first."""
 
 Sums = list[int]
 """One number per bucket."""
@@ -60,7 +64,12 @@ def pack_sums(sums: Sums) -> bytes:
 def unpack_sums(packed: bytes) -> Sums:
     if len(packed) != BUCKETS * DIGEST_BYTES:
         raise ValueError(f"{BUCKETS} bucket digests have {BUCKETS * DIGEST_BYTES} bytes, not {len(packed)}")
-    return [int.from_bytes(packed[at : at + DIGEST_BYTES], "big") for at in range(0, len(packed), DIGEST_BYTES)]
+    return numbers_of(packed)
+
+
+def numbers_of(packed: bytes) -> list[int]:
+    """The numbers in the form of `digest_bytes`, one after another. Raises struct.error for a part of one."""
+    return [int.from_bytes(each, "big") for (each,) in _PACKED.iter_unpack(packed)]
 
 
 def replace_leaf(sums: Sums, key: bytes, old: int, new: int) -> int:
@@ -98,8 +107,4 @@ def members_of(bitmap: bytes) -> bytes:
     """4,096 bytes, 1 for each bucket in the bitmap, for fast look-up. Raises ValueError."""
     if len(bitmap) != BITMAP_BYTES:
         raise ValueError(f"a set of buckets has {BITMAP_BYTES} bytes, not {len(bitmap)}")
-    return bytes(_bits(bitmap))
-
-
-def _bits(bitmap: bytes) -> Iterator[int]:
-    return (byte >> bit & 1 for byte in bitmap for bit in range(8))
+    return b"".join([_BITS[byte] for byte in bitmap])
