@@ -61,7 +61,7 @@ def with_segments(
     need_pyarrow()
     peers, origin = machine.segment_peers(), machine.segment_origin()
     listeners = on_vault.components.listeners
-    own_stream = [] if config.follow else [str(reached_locally(config.stream))]
+    own_stream = [] if config.follow else [str(local_address_of(config.stream))]
     store = AnnouncementClient(
         lambda: own_stream or streams_in(records()), proof_of(config), follow_leader=config.follow
     )
@@ -90,7 +90,7 @@ def with_segments(
     return found, Segments(LocalSegments(holder, realtime), peers, origin)
 
 
-def reached_locally(address: Address) -> Address:
+def local_address_of(address: Address) -> Address:
     """The address at which this machine reaches a server that listens on `address`."""
     if not is_wildcard(address.host):
         return address

@@ -112,20 +112,20 @@ class Membership:
         return self._replaced(member)
 
     def promoted(self, member_id: str) -> Membership:
-        member = self.known(member_id)
+        member = self.require(member_id)
         if member.role is MemberRole.VOTER:
             raise MembershipRefused(f"{member_id} is a voter already")
         return self._replaced(replace(member, role=MemberRole.VOTER, becomes_voter=False))
 
     def without(self, member_id: str) -> Membership:
-        self.known(member_id)
+        self.require(member_id)
         if self.voters == {member_id}:
             raise MembershipRefused(f"{member_id} is the only voter and can't be removed; stop the node instead")
         rest = tuple(member for member in self.members if member.id != member_id)
         return Membership(rest, self.removed | {member_id}, self.version + 1, self.generation)
 
-    def known(self, member_id: str) -> Member:
-        """Raises MembershipRefused, which lists the members."""
+    def require(self, member_id: str) -> Member:
+        """The member with this ID. Raises MembershipRefused, with the list of members, if there is none."""
         member = self.get(member_id)
         if member is None:
             names = ", ".join(member.id for member in self.members)
@@ -139,7 +139,7 @@ class Membership:
 
     def alone(self, member_id: str, generation: int) -> Membership:
         """`member_id` as the only voter of a new generation: for a forced new cluster, outside the rules of Raft."""
-        only = replace(self.known(member_id), role=MemberRole.VOTER, becomes_voter=False)
+        only = replace(self.require(member_id), role=MemberRole.VOTER, becomes_voter=False)
         gone = {member.id for member in self.members} - {member_id}
         return Membership((only,), self.removed | gone, self.version + 1, generation)
 

@@ -162,14 +162,14 @@ class Administration:
         return match is not None and match >= self._replica.engine.commit_index - CAUGHT_UP_ENTRIES
 
     def _progress_of(self, member_id: str) -> str:
-        """Why it has not caught up; the remedy follows."""
+        """Why it has not caught up, as the beginning of a sentence that ends with the remedy."""
         match = self._replica.engine.match_index(member_id)
         if match is not None:
             return f"{member_id} holds the log up to {match} of {self._journal.last.index}:"
         if member_id not in self._peers.connected():
             connected = f"not connected to the leader {self._own_id}"
             return f"{member_id} is {connected}, so its log is not known: start its node, and"
-        return f"{member_id} has not reported yet how far it holds the log of {self._journal.last.index}:"
+        return f"{member_id} has not reported its last log index yet (leader: {self._journal.last.index}):"
 
     async def _transfer(self, wanted: str | None) -> str:
         candidates = (self._replica.membership.voters & self._peers.connected()) - {self._own_id}
@@ -195,10 +195,10 @@ class Administration:
         return self._replica.engine.leader or target
 
     def _unable(self, wanted: str | None) -> str:
-        """Why it cannot take over. Raises MembershipRefused, which lists the members, if it is none."""
+        """Why `wanted` cannot take over. Raises MembershipRefused if it is not a member."""
         if wanted is None:
             return "no member can take over"
-        role = self._replica.membership.known(wanted).role
+        role = self._replica.membership.require(wanted).role
         if role is MemberRole.LEARNER:
             return f"{wanted} can't take over: it is a learner; promote it first"
         return f"{wanted} can't take over: it is not connected to the leader {self._own_id}"

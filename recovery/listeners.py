@@ -4,7 +4,7 @@ Guarantees, with reasons:
 - No listener is notified before `open`, which the lifecycle calls when the last component has started. Thus a listener
   may rely on every component, its own and others.
 - Revisions come in order, each once, and the next one begins after all listeners have handled the previous one. Thus a
-  listener never handles two at a time.
+  listener never handles two at a time. A leap replaces several revisions for listeners of a prefix.
 - If one listener fails, the others still finish that revision (none is interrupted), the revision does not count as
   handled, and notifications end: the node stops, and its next start repeats the revision. A listener must therefore
   tolerate the same revision twice over two starts.
@@ -22,8 +22,8 @@ from palisade.vault.change import VaultEvent
 
 
 class Notification(NamedTuple):
-    """The changes of one revision. After a snapshot of a running node: the changes up to `revision`, by key, in parts;
-    each but the last of them has `last` False."""
+    """The changes of one revision; or a difference: the changes up to `revision`, by key. A leap is one difference. The
+    difference after a snapshot of a running node comes in parts, of which all but the last have `last` False."""
 
     revision: int
     events: Sequence[VaultEvent]
@@ -31,7 +31,7 @@ class Notification(NamedTuple):
 
 
 Listener = Callable[[Notification], Awaitable[None] | None]
-"""A plain function that returns None is called without a turn of the loop."""
+"""A plain function that returns None is called without a turn of the event loop."""
 
 
 class NotStartedYet(ComponentError):
@@ -148,10 +148,11 @@ class Listeners:
     def _begin(
         self, component: str, listeners: Sequence[Listener], notification: Notification
     ) -> Coroutine[Any, Any, None] | None:
-        """One component's listeners, then its values. Returns the rest, from the first listener that waits: components
-        are notified concurrently, so that one may wait for the value of another. Values of components without
-        listeners are complete before.
-        """
+        """Calls the listeners of one component until one of them has to wait, and returns the remaining work as a
+        coroutine; None if all have finished, whose values are then complete.
+
+        Components are notified concurrently, because one may wait for a value of another. Values of components without
+        listeners have been completed by the caller."""
         try:
             for number, listener in enumerate(listeners, 1):
                 answer = listener(notification)
@@ -166,6 +167,7 @@ class Listeners:
     async def _finish(
         self, component: str, answer: Awaitable[None], others: Sequence[Listener], notification: Notification
     ) -> None:
+        """The rest of `_begin`: awaits `answer`, then calls the other listeners."""
         try:
             await answer
             for listener in others:

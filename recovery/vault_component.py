@@ -60,8 +60,8 @@ class ComponentPort:
             await listeners.notify(Notification(revision.number, events))
 
     async def leap(self, leap: FlushBatch, take: Callable[[], Awaitable[None]]) -> None:
-        """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed
-        there as one difference."""
+        """`take` commits the leap. In the same turn of the event loop, the listeners of prefixes receive what has
+        changed there as one difference."""
         listeners = self._inner.listeners
         async with self.notifying:
             await take()

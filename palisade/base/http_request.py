@@ -52,8 +52,9 @@ class NoAnswer(PalisadeError):
         self.silent_s = silent_s
 
 
-def prepare() -> None:
-    """Imports aiohttp, which takes a part of a second: otherwise the first request does, within its own timeout."""
+def import_http_client() -> None:
+    """Imports aiohttp now. The import takes part of a second, which otherwise counts against the first request's
+    timeout."""
     import aiohttp  # noqa: F401
 
 
@@ -110,14 +111,15 @@ class HttpRequests:
         method: str = "GET",
         body: Any = None,
         params: Mapping[str, Any] | None = None,
-        timeout_s: float | None = None,
+        announced_timeout_s: float | None = None,
     ) -> Answer:
-        """`timeout_s`: the value of `TIMEOUT_HEADER`, if the caller waits for less than a whole request may take.
+        """`announced_timeout_s`: sent as TIMEOUT_HEADER (in ms), if the caller waits for less than the timeout of a
+        request. It does not limit the request itself.
 
         Raises NoAnswer, also if the content is not JSON."""
         given = {} if body is None else {"json": body}
-        if timeout_s is not None:
-            given["headers"] = {TIMEOUT_HEADER: str(max(1, int(timeout_s * 1000)))}
+        if announced_timeout_s is not None:
+            given["headers"] = {TIMEOUT_HEADER: str(max(1, int(announced_timeout_s * 1000)))}
         async with self.open(address, path, method, params=params, **given) as response:
             try:
                 content = await response.json(content_type=None)

@@ -90,8 +90,7 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
                 header, end = verify_file(Path(file), show)
         else:
             target = None if file == STDOUT else BackupFile(Path(file), overwrite=overwrite)
-            left = "what was written is incomplete" if target is None else f"{file} was not written"
-            with session.note_after_ctrl_c(lambda: f"the backup was interrupted; {left}"):
+            with session.note_after_ctrl_c(lambda: f"the backup was interrupted; {left(file)}"):
                 header, end = session.run(take(session, target, serializable))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
@@ -134,6 +133,13 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
         return await from_one_of(session, target, serializable, state)
 
 
+def left(file: str) -> str:
+    """What an interrupted backup leaves."""
+    if file == STDOUT:
+        return "the output is incomplete"
+    return f"{file} was not {'changed' if Path(file).exists() else 'written'}"
+
+
 @dataclass(slots=True)
 class BackupState:
     """The command waits for the addresses that have not answered, then for the backup of `url`. `before_bar` erases
@@ -160,7 +166,7 @@ class BackupState:
 async def from_one_of(
     session: CliSession, target: BackupFile | None, serializable: bool, state: BackupState
 ) -> tuple[BackupHeader, BackupEnd]:
-    reasons, late, until = list[str](), list[str](), time.monotonic() + session.deadline_s
+    reasons, unasked, until = list[str](), list[str](), time.monotonic() + session.deadline_s
     try:
         urls = await urls_in_time(session, state, until)
     except NoMembers as error:
@@ -169,7 +175,7 @@ async def from_one_of(
     for url in urls:
         left_s = until - time.monotonic()
         if left_s <= 0:
-            late.append(url)
+            unasked.append(url)
             continue
         state.url, state.received = url, 0
         try:
@@ -193,7 +199,7 @@ async def from_one_of(
                 break
             if error.begun:
                 until = time.monotonic() + session.deadline_s
-    reasons += left_out(late, state.silent, session.deadline_s)
+    reasons += unanswered_clauses(unasked, state.silent, session.deadline_s)
     text = "; ".join(reasons) or f"no node answers at {', '.join(session.endpoints)}"
     if state.leaderless and not serializable:
         text += ". None of the nodes that answer knows a leader, without which a backup may be outdated: retry when "
@@ -201,9 +207,9 @@ async def from_one_of(
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
 
-def left_out(late: Sequence[str], silent: Collection[str], deadline_s: float) -> list[str]:
-    """Clauses about the nodes that were not asked for a backup, and those that have not answered before."""
-    found = [f"not asked before the deadline of {deadline_s:g} s: {', '.join(late)}"] if late else []
+def unanswered_clauses(unasked: Sequence[str], silent: Collection[str], deadline_s: float) -> list[str]:
+    """Parts of the error: nodes not asked within the deadline, and addresses that did not answer the first request."""
+    found = [f"not asked before the deadline of {deadline_s:g} s: {', '.join(unasked)}"] if unasked else []
     return [*found, f"no answer from {', '.join(silent)}"] if silent else found
 
 

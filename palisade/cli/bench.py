@@ -102,7 +102,7 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
 
     stopped_with = 0
     try:
-        session.call(lambda client: stoppable(lambda: run(client)), notice=False, remark=False)
+        session.call(lambda client: stoppable(lambda: run(client)), notice=False, warns_of_writes=False)
     except Stopped as stopped:
         stopped_with = 128 + stopped.number
     except SystemExit as ended:

@@ -125,7 +125,7 @@ def begin(
 ) -> None:
     fields = request_of(kind, given)
     id_ = procedure or secrets.token_hex(8)
-    remark = f"the operation continues if it has started; palisade catalog procedure {id_} shows it"
+    remark = f"the operation continues if it has started; 'palisade catalog procedure {id_}' shows its state"
     with session.note_after_ctrl_c(lambda: remark):
         view = follow(
             session,
@@ -161,7 +161,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: First) -> dict[s
                 await asyncio.sleep(RETRY_S if step_s() else 0)
         return view
 
-    view: dict[str, Any] = session.call(run, remark=False)
+    view: dict[str, Any] = session.call(run, warns_of_writes=False)
     if view["error"] is not None:
         raise_for(session, view["error"])
     return view

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from palisade.cli.held_command import GRACE_S
 from palisade.cli.node_waits import NodeWaits, followed
 from palisade.cli.printing import readable
-from palisade.cli.watch import warn_of_trouble
+from palisade.cli.trouble_warning import warn_of_trouble
 from palisade.client.lease import LeaseLost
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class HeldClaim:
 
     @contextlib.asynccontextmanager
     async def by(self, session: CliSession, client: Client) -> AsyncIterator[None]:
-        """Holds the claim during the body, which may write on the terminal. Raises LeaseLost, with the reason."""
+        """Holds the claim during the body; the notice is erased before it. Raises LeaseLost, with the cause."""
         waits = NodeWaits()
         try:
             async with (
@@ -58,8 +58,9 @@ class HeldClaim:
 
     @contextlib.asynccontextmanager
     async def _warning(self, session: CliSession, client: Client) -> AsyncIterator[None]:
-        """Prints while the claim is held when its lease cannot be renewed; not with --json."""
-        texts = f"the lease of the {self._what} cannot be renewed", "the lease can be renewed again"
+        """During the body, warns if the lease of the claim cannot be renewed; not with --json. Then notes the time at
+        which the release begins."""
+        texts = f"the lease of the {self._what} cannot be renewed", "the lease is renewed again"
         warning = asyncio.ensure_future(
             asyncio.Event().wait() if session.as_json else warn_of_trouble(client, COMMANDS[self._what], *texts)
         )

@@ -1,4 +1,4 @@
-"""Why the cluster cannot answer a job of the pipeline: one request before Spark starts, then a client beside the job.
+"""Why the cluster cannot answer a pipeline job: checked once before Spark starts, then polled during the job.
 
 The clients of a job are in its driver, its workers and the processes of its data sources, which cannot print on the
 terminal of the command. Therefore the command has a client of its own, connected to the same nodes.
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from palisade.client import Client
     from palisade.pipeline.options import ClusterAccess
 
-LOOK_S = 0.3
+POLL_S = 0.3
 
 
-def ask_cluster(session: CliSession, access: ClusterAccess) -> None:
+def exit_without_answer(session: CliSession, access: ClusterAccess) -> None:
     """Ends the process with the reason if the cluster does not answer within the deadline.
 
-    A digest needs no right, and is a linearizable read."""
+    The request is a digest: linearizable, and no permission is required."""
     from palisade.pipeline.cluster import credentials_of
 
     session.with_credentials(credentials_of(access)).call(lambda client: client.digest())
@@ -32,30 +32,31 @@ def ask_cluster(session: CliSession, access: ClusterAccess) -> None:
 
 @contextlib.contextmanager
 def trouble_beside(access: ClusterAccess) -> Iterator[Callable[[], str | None]]:
-    """Yields a function that any thread may call: why no answer can arrive at the moment; None if it can."""
+    """Yields a thread-safe function that returns why the cluster cannot answer now; None if it can."""
     from palisade.client.loop_thread import LoopThread
     from palisade.pipeline.cluster import client_of
 
-    client, looks = client_of(access), Looks()
+    client, poll = client_of(access), TroublePoll()
     thread = LoopThread(client.__aenter__, client.close)
-    following = thread.begin(looks.follow(client))
+    following = thread.begin(poll.follow(client))
     try:
-        yield lambda: looks.text
+        yield lambda: poll.text
     finally:
         following.cancel()
         thread.stop()
 
 
-class Looks:
-    """`text`: the reason at the latest look."""
+class TroublePoll:
+    """Polls a client for the reason why it gets no answers. `text`: the reason at the last poll; None if there is
+    none."""
 
     def __init__(self) -> None:
         self.text: str | None = None
 
     async def follow(self, client: Client) -> None:
-        """Until it is cancelled. The first look comes after the client has had time to connect."""
+        """Polls until cancelled. The first poll is delayed by `POLL_S`, in which a client normally connects."""
         waits = NodeWaits()
         async with followed(client, waits):
             while True:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
                 self.text = waits.known(client)

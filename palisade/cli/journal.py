@@ -157,7 +157,9 @@ def serve(
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    call = partial(session.call, notice=False, remark=False, waits_for_nodes=True, loop_factory=uvloop.new_event_loop)
+    call = partial(
+        session.call, notice=False, warns_of_writes=False, waits_for_nodes=True, loop_factory=uvloop.new_event_loop
+    )
 
     def serving(client: Client) -> Coroutine[Any, Any, None]:
         return run(client, options, directory, listen, metrics, lambda: client.trouble)
@@ -201,8 +203,8 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
 
 
 async def appended(client: JournalClient, contents: Iterator[bytes]) -> AsyncIterator[tuple[int, int]]:
-    """The numbers of each batch, in order; some batches are in flight at a time. Contents are read in a thread, because
-    a terminal or a pipe can be silent for long, and Ctrl-C has to end the command meanwhile."""
+    """The numbers of each batch, in order; up to `OUTSTANDING` batches are in flight. Contents are read in a thread: a
+    read from a terminal or a pipe may block, and must not delay Ctrl-C."""
     waiting: list[asyncio.Task[tuple[int, int]]] = []
     unread = batches(contents)
     while (batch := await in_daemon_thread(lambda: next(unread, None))) is not None:

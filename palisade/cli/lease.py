@@ -68,7 +68,7 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
         return f"lease {result.id} is no longer renewed; it expires within {result.ttl_s:g} s" if result else None
 
     with session.note_after_ctrl_c(ended):
-        session.call(renew, notice=False, remark=False)
+        session.call(renew, notice=False, warns_of_writes=False)
 
 
 @lease.command()

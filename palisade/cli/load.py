@@ -80,11 +80,11 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         return await load_entries(client, entries, count)
 
     def remark() -> str | None:
-        done = f"at least {written:,} of {total:,} entries are written; the same command can be repeated"
+        done = f"at least {written:,} of {total:,} entries were written; repeat the command to continue"
         return done if total else None
 
     with session.note_after_ctrl_c(remark):
-        report = session.call(run, notice=False, remark=False)
+        report = session.call(run, notice=False, warns_of_writes=False)
     shape = {"entries": report.entries, "written": report.written}
     segments = ""
     if what == DEMO:

@@ -14,7 +14,7 @@ from palisade.cli.numbers import Number
 from palisade.cli.options import client_options, read_bytes, read_lease_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import INTERRUPTED, CliSession
-from palisade.cli.watch import warn_of_trouble
+from palisade.cli.trouble_warning import warn_of_trouble
 from palisade.wire import json_results as shapes
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def elect(
     if listen == (value is not None):
         raise click.UsageError("give either VALUE or --listen")
     if value is None:
-        with session.note_after_ctrl_c(lambda: "no longer listening; the same command begins with the present leader"):
+        with session.note_after_ctrl_c(
+            lambda: "stopped listening; run the command again to continue, beginning with the current leader"
+        ):
             session.call(lambda client: follow(session, client, name), notice=False)
         return
     hold(session, lambda client: client.campaign(name, value, ttl_s=ttl_s, timeout_s=wait_s), command, "PALISADE_ELECT")
@@ -128,7 +130,7 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
 
     def remark() -> str | None:
         if any(held.not_released for held in claims):
-            return None  # reported below
+            return None  # reported in the `finally` below
         if not any(held.acquired for held in claims):
             return f"the {what} was not acquired"
         return None if command else f"the {what} is released"
@@ -136,7 +138,7 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
     failed = True
     try:
         with session.note_after_ctrl_c(remark):
-            code = session.call(run, notice=False, remark=False)
+            code = session.call(run, notice=False, warns_of_writes=False)
         failed = False
     except SystemExit as ended:
         failed = ended.code != INTERRUPTED
@@ -148,7 +150,8 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
 
 
 def report(session: CliSession, not_released: str, failed: bool) -> None:
-    """On stderr. With --json it has one object: if the command has failed, that of its error."""
+    """Prints on stderr that the claim was not released. With --json only if the command has not failed: stderr has one
+    object, and after a failure that is the error of the command."""
     if not session.as_json:
         session.note(not_released)
     elif not failed:

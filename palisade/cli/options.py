@@ -74,7 +74,8 @@ def read_lease_time(text: str) -> float:
 serializable_option = click.option(
     "--serializable",
     is_flag=True,
-    help="Read the state of the node without a quorum. With authorization on, verifying the user needs one.",
+    help="Read the local state of the node, which may be outdated. With authorization on, verifying the user needs a "
+    "quorum.",
 )
 at_option = click.option(
     "--at", type=read_address, metavar="HOST:PORT", help="HTTP address of the node to query, which may be of any kind."

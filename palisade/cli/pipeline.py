@@ -151,7 +151,7 @@ def ended(session: CliSession) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        session.note("the job was interrupted; start it again to continue: it publishes nothing twice")
+        session.note("the job was interrupted; it can be started again, and publishes nothing twice")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         session.leave_closed_pipe()
@@ -170,8 +170,9 @@ def _fail(session: CliSession, error: Exception) -> NoReturn:
 
 
 def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, str], given: Mapping[str, Any]) -> None:
-    """Checks Java, asks the cluster once, then runs the job. Raises PipelineError and the errors of the client."""
-    from palisade.cli.job_trouble import ask_cluster
+    """Checks Java, sends one request to the cluster, then runs the job. Raises PipelineError and the errors of the
+    client."""
+    from palisade.cli.job_trouble import exit_without_answer
     from palisade.pipeline.java import require_java, require_pyspark
     from palisade.pipeline.job import parsed
     from palisade.pipeline.options import ClusterAccess
@@ -183,7 +184,7 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
     access: ClusterAccess = ClusterAccess(tuple(session.endpoints), *files, session.deadline_s)
     needs_cluster = job.needs_cluster(options)
     if needs_cluster:
-        ask_cluster(session, access)
+        exit_without_answer(session, access)
     with shown_progress(job.name, session, access if needs_cluster else None) as show:
         report = run_job(job, access, options, master=master, show=show)
     session.answer(report.fields, report.text)
@@ -196,7 +197,7 @@ def shown_progress(
     title: str, session: CliSession, access: ClusterAccess | None
 ) -> Iterator[Callable[[Seen], None] | None]:
     """Yields the function that shows the progress of the job; None with --json if stderr is no terminal. `access`: the
-    cluster of the job; if it cannot answer, the progress shows why."""
+    cluster of the job; while it cannot answer, the progress shows the reason."""
     from palisade.cli.job_trouble import trouble_beside
 
     terminal = sys.stderr.isatty()
@@ -210,7 +211,7 @@ def shown_progress(
 
 
 def no_trouble() -> str | None:
-    """Of a job that connects to no cluster."""
+    """For a job that connects to no cluster."""
     return None
 
 
@@ -234,7 +235,7 @@ def task_lines(title: str, trouble: Callable[[], str | None]) -> Iterator[Callab
 
 @contextmanager
 def task_bar(title: str, trouble: Callable[[], str | None]) -> Iterator[Callable[[Seen], None]]:
-    """A bar on a terminal for the tasks of the running stages; below it the `trouble` until the end."""
+    """Shows a bar on the terminal for the tasks of the running stages; below it, until the job ends, the trouble."""
     from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text

@@ -40,8 +40,8 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval.
 
     A broker returns the segments; the nodes that have them return their row counts. A segment that still receives
-    rows is counted up to its last stored row; --json shows that position. While segments are missing, the count is
-    repeated; after --timeout no other attempt begins.
+    rows is counted up to its last stored row; --json shows that position. While rows of a segment cannot be counted,
+    the count is retried; no attempt starts after --timeout.
     """
     from palisade.catalog.errors import BadField
     from palisade.cli.query_waiting import QueryWaiting

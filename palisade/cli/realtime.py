@@ -52,7 +52,7 @@ def realtime() -> None:
 def list_(session: CliSession, data_source: str, given_up: bool) -> None:
     """List the realtime segments, of DATA_SOURCE or of all.
 
-    States: opening (its node has not seen its record yet), realtime (grows), publishing (closed), handing-off
+    States: opening (its node has not applied the opening yet), realtime (grows), publishing (closed), handing-off
     (published, its copies move), given-up, missing (its node does not serve it; queries fail), damaged (its node cannot
     read its rows; queries fail unless others have copies).
     """
@@ -156,8 +156,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
     Without --node, data nodes that do not answer are skipped. Once a node may have opened the segment, no other node is
     used. Exit code 4: the last rows may be stored; the message shows how to continue without storing a row twice.
-    Exit code 2 with an invalid line: if it is among the first 1,000, no segment is opened; else the message has
-    the number of stored rows.
+    Exit code 2: a line is invalid. If it is one of the first 1,000, no segment is opened; otherwise the message has the
+    number of stored rows and how to continue.
     """
     columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -298,7 +298,10 @@ def close(session: CliSession, segment: str) -> None:
         try:
             rows: int = await client.realtime_close(segment, session.deadline_s)
         except RealtimeNotStored as error:
-            fail_unknown(session, error, "; then it may be closed: 'palisade segments realtime list' shows its state")
+            hint = (
+                "the segment may have been closed: after the restart, 'palisade segments realtime list' shows its state"
+            )
+            fail_unknown(session, error, f"; {hint}")
         return rows
 
     rows = session.call(run)
@@ -319,9 +322,9 @@ def give_up(session: CliSession, segment: str, reason: str) -> None:
     session.answer(found, f"{segment}: given up, {found['ingester']} had its rows")
 
 
-def fail_unknown(session: CliSession, error: RealtimeNotStored, then: str) -> NoReturn:
-    """The disk of the node failed during the request, which may have been executed."""
-    session.fail(Failure(UNKNOWN, error.code, f"{error}{then}", error.retry))
+def fail_unknown(session: CliSession, error: RealtimeNotStored, hint: str) -> NoReturn:
+    """Ends the command: the disk of the node failed during the request, which may have been executed."""
+    session.fail(Failure(UNKNOWN, error.code, f"{error}{hint}", error.retry))
 
 
 __all__ = ["segments"]

@@ -95,7 +95,9 @@ def show(session: CliSession, at: str, watch: bool) -> None:
         with screen_for(session) as screen:
             return await follow(lambda: recoveries(session, at, screen.hide), screen, watch)
 
-    with session.note_after_ctrl_c(lambda: f"no longer followed; 'palisade recovery --at {at}' shows the recoveries"):
+    with session.note_after_ctrl_c(
+        lambda: f"stopped following the recoveries; 'palisade recovery --at {at}' shows them"
+    ):
         found = run_or_fail(session, followed())
     report(session, found)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
 from palisade.cli.output import discard_output, work_done
 from palisade.cli.printing import print_csv, print_json, print_rows
@@ -34,7 +35,7 @@ T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
-UNSURE = "interrupted: the request may have been executed, or may be executed yet"
+UNSURE = "interrupted: the request may have been executed, or may still be executed"
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 REFUSED_CONNECTION = "connection refused"
 SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
@@ -119,10 +120,11 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
 
 def no_server(error: SegmentsUnavailable, why: str | None = None) -> Failure:
     """`why`: what is known of the segments and their nodes."""
+    why = why or f"{counted(len(error.missing), 'segment')} without a server"
     text = (
-        f"UNAVAILABLE: {why or f'segments without a server: {len(error.missing)}'}. Start the nodes that hold them; if "
-        "none does, run 'palisade segments assign'. 'palisade segments nodes' counts the copies that are missing, with "
-        "the reason, and those that have expired; 'palisade segments realtime list' names the nodes of growing ones"
+        f"UNAVAILABLE: {why}. Start the nodes that have these segments and do not run; if no node has one, run "
+        "'palisade segments assign'. 'palisade segments nodes' counts missing copies, with the reason, and expired "
+        "ones; 'palisade segments realtime list' names the nodes of growing segments"
     )
     return Failure(UNAVAILABLE, error.code, text, True, error.missing)
 
@@ -134,7 +136,6 @@ def unreachable(
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> Failure:
     """No endpoint answers. `reasons`: why, by address."""
-    from palisade.base.network_reason import reason_of
     from palisade.client.connection_failures import text_of
 
     reason = f": {reason_of(error)}" if error is not None else ""
@@ -182,24 +183,24 @@ class CliSession:
         notice: bool = True,
         waits_for_nodes: bool = False,
         why: Callable[[], str | None] = nothing_else,
-        remark: bool = True,
+        warns_of_writes: bool = True,
         loop_factory: LoopFactory | None = None,
     ) -> T:
         """The result of `action`. Every error except a bug ends the process with its exit code.
 
         `notice`: whether stderr shows what the command waits for; False if the action shows it itself, because it
         writes output meanwhile. `waits_for_nodes`: wait also while all addresses refuse connections. `why`: what the
-        action waits for while it has a connection. `remark`: whether stderr shows after Ctrl-C that a write may have
-        been executed; False if the caller has a remark of its own. `loop_factory`: of an event loop other than
-        asyncio's."""
-        unsure = False
+        action waits for while it has a connection. `warns_of_writes`: whether stderr shows after Ctrl-C that a write
+        may have been executed; False if the caller has a remark of its own. `loop_factory`: of an event loop other
+        than asyncio's."""
+        uncertain = False
 
         async def asked(client: Client) -> T:
-            nonlocal unsure
+            nonlocal uncertain
             try:
                 return await action(client)
             except asyncio.CancelledError:
-                unsure = client.unsure
+                uncertain = client.has_uncertain_write
                 raise
 
         async def run() -> T:
@@ -217,7 +218,7 @@ class CliSession:
                 async with self.notice_of(client, why):
                     return await asked(client)
 
-        with self.note_after_ctrl_c(lambda: UNSURE if unsure and remark else None):
+        with self.note_after_ctrl_c(lambda: UNSURE if uncertain and warns_of_writes else None):
             return self.run(run(), loop_factory)
 
     def notice(self, why: Callable[[], str | None]) -> contextlib.AbstractAsyncContextManager[Callable[[], None]]:

@@ -31,8 +31,8 @@ def status(session: CliSession, at: str | None) -> None:
     """Show role, readiness and revisions of every node.
 
     It also shows HTTP address, fence, term and indexes. LM is the newest revision, MM the oldest readable one, LV that
-    of the vault, RR the newest released one; the leader is marked with *. A node is ready when it should get requests,
-    as /readyz; its vault may still be fenced, which a line below the table explains.
+    of the vault, RR the newest released one; the leader is marked with *. A node is ready if /readyz returns 200. Its
+    vault may still be fenced: then a line below the table gives the cause.
 
     On a narrow terminal the less important columns are omitted, and named below the table; -o csv and --json have all
     of them. Nodes that follow the cluster without being members are included; --at queries one such node alone. Exit

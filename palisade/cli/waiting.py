@@ -177,7 +177,7 @@ Notice = LineNotice | ProgressLines | TerminalNotice
 
 
 def with_time(text: str, waited_s: float) -> str:
-    """Without the time in the first second."""
+    """`text` with the elapsed time, which is omitted in the first second."""
     return f"{text} ({waited_s:.0f} s)" if waited_s >= 1 else text
 
 

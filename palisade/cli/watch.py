@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import click
 
-from palisade.base.recurring_line import RecurringLine
 from palisade.cli.kv import end_of_range
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
+from palisade.cli.trouble_warning import warn_of_trouble
 from palisade.metastore.results import RevisionEvents
 from palisade.wire import json_results as shapes
-
-LOOK_S = 0.2
 
 
 @click.command()
@@ -68,22 +65,6 @@ def watch(
 
     with session.note_after_ctrl_c(ended):
         session.call(follow, notice=False)
-
-
-async def warn_of_trouble(
-    watch: Any,
-    command: str = "watch",
-    begins: str = "no change can arrive",
-    over: str = "changes arrive again; none was missed",
-) -> None:
-    """Prints when no change can arrive, which silence alone would not show. `watch`: a watch or a client."""
-    line, now = RecurringLine(), asyncio.get_running_loop().time
-    while True:
-        await asyncio.sleep(LOOK_S)
-        trouble = watch.trouble
-        text = line.holds(f"{begins}: {trouble}", now()) if trouble else line.over(over, now())
-        if text is not None:
-            print(f"palisade {command}: {text}", file=sys.stderr, flush=True)
 
 
 def show(session: CliSession, events: RevisionEvents) -> None:

@@ -88,9 +88,9 @@ class Client(StoreApi):
         return self._connection_trouble or self._refused_now
 
     @property
-    def unsure(self) -> bool:
-        """Whether a write is pending that may be applied, although its outcome is not known."""
-        return self._session.unsure
+    def has_uncertain_write(self) -> bool:
+        """Whether a pending write has been sent, so that it may be applied even if its outcome is not received."""
+        return self._session.has_uncertain_write
 
     @property
     def _connection_trouble(self) -> str | None:
@@ -102,7 +102,8 @@ class Client(StoreApi):
         return self._session.connected_to
 
     def _other_nodes(self) -> list[Client]:
-        """At the given addresses and, if this client follows the leader, those that nodes announce."""
+        """A client for each known address except the connected one: the given addresses and, if this client follows
+        the leader, those that nodes have announced."""
         return [
             Client(address, timeout_s=self._deadline_s, follow_leader=False, credentials=self._credentials)
             for address in self._route.others(self._session.address)

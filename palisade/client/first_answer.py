@@ -1,4 +1,4 @@
-"""Asks several nodes for what any of them can answer: the first answer counts."""
+"""Sends one request to several nodes, any of which can answer it, and uses the first answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ T = TypeVar("T")
 async def first_answer(
     here: Coroutine[Any, Any, T],
     beside: Sequence[Coroutine[Any, Any, T]],
-    answers: tuple[type[Exception], ...] = (),
+    final_errors: tuple[type[Exception], ...] = (),
 ) -> T:
-    """The result of `here`, or of the first of `beside` that has one. `answers`: errors that count as a result. Another
-    error of `beside` does not, such as that of a node that cannot be reached. Raises the error of `here`."""
+    """Returns the first result of `here` or `beside`, and cancels the rest.
+
+    Raises the error of `here` as soon as it fails, and an error of `beside` if its type is in `final_errors`. Other
+    errors of `beside`, such as those of unreachable nodes, are ignored."""
     own = asyncio.ensure_future(here)
     left: set[asyncio.Future[T]] = {own, *map(asyncio.ensure_future, beside)}
     every = list(left)
@@ -25,7 +27,7 @@ async def first_answer(
             if own in done:
                 return own.result()
             for each in done:
-                if each.exception() is None or isinstance(each.exception(), answers):
+                if each.exception() is None or isinstance(each.exception(), final_errors):
                     return each.result()
     finally:
         for each in every:

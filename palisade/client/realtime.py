@@ -20,7 +20,7 @@ from typing import Any
 
 from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
-from palisade.base.http_request import HttpRequests, NoAnswer, prepare
+from palisade.base.http_request import HttpRequests, NoAnswer, import_http_client
 from palisade.base.interval import check_seconds
 from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
@@ -36,7 +36,7 @@ LIVE_S, LIVE_S_MAX = 1.0, 4.0
 """How long a node may take to answer LIVE before it is asked to open a segment: at first, and the maximum of later
 rounds."""
 OTHERS_S = 0.25
-"""Time for the answers of the other nodes once one has answered."""
+"""Time that remains for the other nodes after the first one has answered."""
 OUTCOME_UNKNOWN = 504
 AGAIN = {429, 503, OUTCOME_UNKNOWN}
 NAME_BYTES = 12
@@ -136,7 +136,7 @@ class RealtimeWriter:
         Raises the errors of the node. At the deadline: NotIngesting if no data node has opened it, Unavailable if the
         named node has not, OutcomeUnknown if one may have: repeat it.
         """
-        prepare()
+        import_http_client()
         body = {**self._target.body(), "writer": self.name}
         found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
@@ -175,7 +175,7 @@ class RealtimeWriter:
             self._waits(reasons)
             if not await self._may_repeat(until):
                 self._waits("")
-                raise NotIngesting(self._beside_trouble(reasons))
+                raise NotIngesting(self._with_trouble(reasons))
 
     async def _known_nodes(self, refusals: list[str], until: float) -> list[str]:
         """Their names in the topology. If the cluster does not answer: none, and `refusals` gets the reason."""
@@ -208,7 +208,7 @@ class RealtimeWriter:
         self._waits(reasons or waits_for())
         asking = {name: asyncio.ensure_future(ask(name)) for name in names}
         try:
-            await first_answers(set(asking.values()), limit_s)
+            await wait_for_answers(set(asking.values()), limit_s)
         finally:
             late = [name for name, answer in asking.items() if not answer.done()]
             for name in late:
@@ -265,15 +265,15 @@ class RealtimeWriter:
                 given = reason if error.by_node or not given else given
                 nothing_done = nothing_done and error.nothing_done
                 if not await self._may_repeat(until):
-                    text = self._beside_trouble(given if reason in given else f"{reason}; before: {given}")
+                    text = self._with_trouble(given if reason in given else f"{reason}; before: {given}")
                     if nothing_done:
                         raise Unavailable(f"{text}; nothing was done") from None
                     raise OutcomeUnknown(
                         f"{text}; the request may have been executed; the call can be repeated"
                     ) from None
 
-    def _beside_trouble(self, reasons: str) -> str:
-        """With the parts of the reason why no answer of the cluster can arrive that the data node has not given."""
+    def _with_trouble(self, reasons: str) -> str:
+        """`reasons`, and the parts of the cluster's trouble that they do not contain yet."""
         why = (self._trouble() or "").split("; ")
         return "; ".join([reasons, *(part for part in why if part not in reasons)])
 
@@ -295,7 +295,9 @@ class RealtimeWriter:
         try:
             async with asyncio.timeout_at(until):
                 left_s = min(self._request_s, until - self._now())
-                answer = await self._requests.json(self._addresses[node], path, "POST", body, timeout_s=left_s)
+                answer = await self._requests.json(
+                    self._addresses[node], path, "POST", body, announced_timeout_s=left_s
+                )
         except TimeoutError:
             raise NotAnsweredYet(f"{node}: no answer in time", nothing_done=False) from None
         except NoAnswer as error:
@@ -333,8 +335,9 @@ class RealtimeWriter:
         return asyncio.get_running_loop().time()
 
 
-async def first_answers(asking: set[asyncio.Future[str]], limit_s: float) -> None:
-    """Waits up to `limit_s`, and once a node has answered, up to `OTHERS_S`. An answer is an empty text."""
+async def wait_for_answers(asking: set[asyncio.Future[str]], limit_s: float) -> None:
+    """Waits up to `limit_s`, but at most `OTHERS_S` after the first node has answered. The result of a future is the
+    reason why its node does not answer; empty if it does."""
     now = asyncio.get_running_loop().time
     end, left = now() + limit_s, asking
     while left and now() < end:

@@ -35,14 +35,14 @@ WAIT_S, PAUSE_S = 5.0, 0.05
 """How long a lookup is repeated: longer than a change waits for the lease of a dead node (T_proceed, 3.31 s). Clients
 with a shorter deadline wait for that one."""
 
-REFUSED_NOW = (VaultError, BrokerNotSynced, ReadPending)
+TEMPORARY = (VaultError, BrokerNotSynced, ReadPending)
 """This node cannot answer at the moment; another one may."""
 ANSWERS = (CatalogError, SegmentError)
 """Refusals that hold at every node."""
 
 
 class NotAnsweredThere(PalisadeError):
-    """By a node that was asked beside the connected one."""
+    """Another node could not answer a lookup. Internal: `first_answer` ignores it."""
 
     code = "no-answer"
     retry = True
@@ -64,7 +64,7 @@ class SegmentsApi(ABC):
         return None
 
     def _other_nodes(self) -> Sequence[AbstractAsyncContextManager[SegmentsApi]]:
-        """A client for each node besides the connected one, which is not open yet."""
+        """An unopened client for each node other than the connected one."""
         return ()
 
     @abstractmethod
@@ -97,36 +97,37 @@ class SegmentsApi(ABC):
         found: int = await self._call("segments_lease", lease, ttl_ms)
         return found
 
-    async def _asked(self, name: str, *arguments: Any) -> Any:
-        """A lookup. While the node is fenced, starts, or has not applied a release, the request is repeated, and sent
-        to the other nodes as well. Raises Unavailable with the cause if it is fenced because there is no leader."""
+    async def _look_up(self, name: str, *arguments: Any) -> Any:
+        """A lookup. While this node is fenced, is starting or has not applied a release, the request is repeated here
+        and sent to the other nodes. Raises Unavailable with the cause if the node is fenced because there is no
+        leader."""
         limit_s = min(WAIT_S, self._deadline_s)
         until = asyncio.get_running_loop().time() + limit_s
         try:
             return await self._call(name, *arguments, timeout_s=max(limit_s, PAUSE_S))
-        except REFUSED_NOW as error:
+        except TEMPORARY as error:
             self._refused_now = str(error)
-        beside = [self._asked_at(other, name, arguments, until) for other in self._other_nodes()]
-        return await first_answer(self._repeated(name, arguments, until), beside, ANSWERS)
+        beside = [self._look_up_at(other, name, arguments, until) for other in self._other_nodes()]
+        return await first_answer(self._retry_here(name, arguments, until), beside, ANSWERS)
 
-    async def _asked_at(
+    async def _look_up_at(
         self, node: AbstractAsyncContextManager[SegmentsApi], name: str, arguments: tuple[Any, ...], until: float
     ) -> Any:
-        """Raises one of `ANSWERS`, or NotAnsweredThere."""
+        """Raises one of `ANSWERS`, NotAnsweredThere if the node cannot answer now, or an error of the connection."""
         async with node as other:
             try:
-                return await other._repeated(name, arguments, until)
-            except REFUSED_NOW as error:
+                return await other._retry_here(name, arguments, until)
+            except TEMPORARY as error:
                 raise NotAnsweredThere(str(error)) from error
 
-    async def _repeated(self, name: str, arguments: tuple[Any, ...], until: float) -> Any:
-        """As `_asked`, at this node only."""
+    async def _retry_here(self, name: str, arguments: tuple[Any, ...], until: float) -> Any:
+        """Repeats the lookup at this node until the deadline. Raises as `_look_up`."""
         now = asyncio.get_running_loop().time
         try:
             while True:
                 try:
                     return await self._call(name, *arguments, timeout_s=max(until - now(), PAUSE_S))
-                except REFUSED_NOW as error:
+                except TEMPORARY as error:
                     if now() >= until:
                         if (trouble := self._connection_trouble) is not None:
                             raise Unavailable(f"the deadline passed; nothing was done: {trouble}") from None
@@ -146,7 +147,7 @@ class SegmentsApi(ABC):
         """
         if on_missing not in ("fail", "warn", "allow"):
             raise ValueError(f"on_missing: {on_missing!r:.60} is not fail, warn or allow")
-        found: dict[str, Any] = await self._asked("segments_lookup", data_source, start, end)
+        found: dict[str, Any] = await self._look_up("segments_lookup", data_source, start, end)
         if found["missing"] and on_missing == "fail":
             raise SegmentsUnavailable(found["missing"])
         if found["missing"] and on_missing == "warn":
@@ -157,11 +158,11 @@ class SegmentsApi(ABC):
 
     async def segments_list(self, data_source: str = "") -> dict[str, Any]:
         """`data_sources`; or with a data source, `segments`: every record, its state and its nodes."""
-        found: dict[str, Any] = await self._asked("segments_list", data_source)
+        found: dict[str, Any] = await self._look_up("segments_list", data_source)
         return found
 
     async def segment(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = await self._asked("segment", name)
+        found: dict[str, Any] = await self._look_up("segment", name)
         return found
 
     async def segments_publish(self, data_source: str, segments: Sequence[dict[str, Any]]) -> int:

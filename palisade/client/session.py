@@ -404,7 +404,7 @@ class StreamSession:
         return self._found.trouble(silence, self._connector.unreached)
 
     @property
-    def unsure(self) -> bool:
+    def has_uncertain_write(self) -> bool:
         """Whether a write is pending that may be applied."""
         return any(each.may_be_applied for each in self._pending.values())
 

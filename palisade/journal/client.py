@@ -25,9 +25,9 @@ from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind,
 
 RETRY_S = 0.05
 HELLO_S = 1.0
-LAST_TRY = 0.05
-"""No attempt begins in this last part of the timeout: entries that are sent without time for an answer may be appended,
-although the copies have refused them until then."""
+LAST_PART = 0.05
+"""No attempt begins in this last part of the timeout. An append sent too late for an answer has an unknown outcome,
+whereas after refusals only, it is certain that nothing was appended."""
 PATIENCE_S = 0.5
 READ_BYTES = 1 << 20
 NO_STATUS = UNREACHABLE, WRONG_ROLE, WRONG_PORT = "unreachable", "wrong role", "wrong port"
@@ -197,7 +197,7 @@ class JournalClient:
                     raise AppendUnknown(
                         f"{self._tried}: no answer within {self._timeout_s:g} s; the entries may have been appended"
                     ) from None
-            if self._clock() + RETRY_S + LAST_TRY * self._timeout_s >= until:
+            if self._clock() + RETRY_S + LAST_PART * self._timeout_s >= until:
                 self._failed = dict.fromkeys(self._addresses, "not asked in time") | self._failed
                 done = "appended" if kind == JournalMessageKind.APPEND else "read"
                 raise NotActive(

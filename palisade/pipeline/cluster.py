@@ -80,7 +80,8 @@ def _options_of(access: ClusterAccess) -> dict[str, Any]:
 
 
 def require_answer(access: ClusterAccess) -> None:
-    """Raises the errors of the client if the cluster does not answer. A digest needs no right, and is linearizable."""
+    """Raises BadOption, and the errors of the client if the cluster does not answer. The request is a digest:
+    linearizable, and no permission is required."""
     with connect(access) as client:
         client.digest()
 

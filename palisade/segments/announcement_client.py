@@ -16,9 +16,10 @@ TIMEOUT_S = 15.0
 
 
 class AnnouncementClient:
-    """An `announcements.AnnouncementStore`. `addresses`: stream addresses of the members that this node knows; of a
-    member its own one only, with `follow_leader` False. A member forwards to the leader, and learns of a new one from
-    its Raft group; a client at a leader that is frozen leaves it only after several seconds of silence."""
+    """An `announcements.AnnouncementStore`. `addresses`: stream addresses of the known members.
+
+    A member gives only its own address, with `follow_leader` False: it forwards to the leader, and its Raft group
+    replaces a frozen leader within about 1 s, whereas a client stays connected to it for several seconds."""
 
     def __init__(
         self, addresses: Callable[[], list[str]], credentials: Credentials | None, *, follow_leader: bool = True

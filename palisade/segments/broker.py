@@ -185,7 +185,7 @@ class SegmentBroker(Component):
         self._listeners.listen("segments broker", self._on_change, below=ROOT)
 
     def _on_change(self, notification: Notification) -> None:
-        """Receives single revisions, leaps and differences. Never waits."""
+        """Receives single revisions and differences (leaps, snapshots). Never waits."""
         if notification.events and self._reads().segments_state() is None:
             self._unreleased_to = notification.revision
         for event in notification.events:

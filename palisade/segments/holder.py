@@ -113,7 +113,7 @@ class SegmentHolder(Component):
         self._listeners.listen("segments", self._on_change, below=self._prefix)
 
     def _on_change(self, notification: Notification) -> None:
-        """Receives single revisions, leaps and differences. Never waits."""
+        """Receives single revisions and differences (leaps, snapshots). Never waits."""
         for event in notification.events:
             if event.key.startswith(self._prefix):
                 self._update(event.key, event.item)

@@ -56,9 +56,9 @@ T = TypeVar("T")
 
 ATTEMPTS = 10
 PAUSE_S = 0.2
-VAULT_LOOKS = 25
-"""After an opening failed its compare: how often, each `PAUSE_S`, the revision of the vault is checked. The vault gets
-a change once it is released, so this is longer than a change waits for the lease of a dead node (T_proceed, 3.31 s)."""
+VAULT_CHECKS = 25
+"""How often, every `PAUSE_S`, the vault's revision is checked after a failed compare. In total longer than a change
+waits for the lease of a dead node (T_proceed, 3.31 s): the vault receives a change only once it is released."""
 
 
 class LeasedWrites(Protocol):
@@ -114,7 +114,7 @@ class RealtimeIngester(Component):
         self.logs.release()
 
     def _on_change(self, notification: Notification) -> None:
-        """Never waits. Keys outside of ROOT are most changes of the store, and change nothing here."""
+        """Never waits. Ignores keys outside ROOT: a notification has the keys of every component."""
         keys = [event.key for event in notification.events if event.key.startswith(ROOT)]
         if any(name_of_record(key) in self.held for key in keys):
             self.writes.changed()
@@ -179,22 +179,21 @@ class RealtimeIngester(Component):
                 opened = await self._try_open(data_source, interval, columns, replicas, writer)
                 if isinstance(opened, Held):
                     return opened
-                await self._reach(opened, data_source)
+                await self._wait_for_revision(opened, data_source)
         raise PublicationOvertaken(f"publications of data source {data_source} by others came first repeatedly: retry")
 
-    async def _reach(self, revision: int, data_source: str) -> None:
-        """Waits until the vault has `revision`; an attempt before would fail by the same compare.
-
-        Raises NotIngesting."""
-        for _ in range(VAULT_LOOKS):
+    async def _wait_for_revision(self, revision: int, data_source: str) -> None:
+        """Waits until the vault has `revision`: until then, the compare would fail again. Raises NotIngesting if the
+        vault does not reach it in `VAULT_CHECKS` checks."""
+        for _ in range(VAULT_CHECKS):
             await self._pause(PAUSE_S)
             if self.holder.vault.revision >= revision:
                 return
         lv = self.holder.vault.revision
         raise NotIngesting(
-            f"node {self.holder.node} has the changes up to revision {lv}, but data source {data_source} "
-            f"was compared at revision {revision}: a change is not released yet, or the node is recovering "
-            "('palisade status' shows its fence and LV). Retry, or open the segment at another node"
+            f"node {self.holder.node} did not open a segment of {data_source}: its vault is at revision {lv} and the "
+            f"cluster at {revision}, because a change is not released yet or the node is recovering ('palisade status' "
+            "shows fence and LV). Retry, or open the segment at another node"
         )
 
     def _of_writer(self, data_source: str, interval: Interval, writer: str) -> Held | None:
@@ -224,9 +223,13 @@ class RealtimeIngester(Component):
     async def _try_open(
         self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str
     ) -> Held | int:
-        """The segment; or, if other writes came first or are not in the vault yet, the revision of the cluster."""
+        """The opened segment; or, if the compare failed, the revision of the cluster at which it failed. Raises
+        NotIngesting if this node cannot write or has no lease."""
         if (why := self.trouble()) is not None:
-            raise NotIngesting(f"node {self.holder.node} cannot reach the leader of the cluster: {why}")
+            raise NotIngesting(
+                f"node {self.holder.node} cannot write to the cluster: {why}. No segment was opened; retry, or open it "
+                "at another node"
+            )
         if not self.writes.has_lease():
             raise NotIngesting(f"node {self.holder.node} can announce nothing now: retry, or open it at another node")
         vault = self.holder.vault

@@ -197,7 +197,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     segment_errors.RealtimeNotStored: ErrorRow(507, "The rows cannot be stored", Grpc.RESOURCE_EXHAUSTED, None),
     segment_errors.RealtimeDamaged: ErrorRow(500, "Stored rows are damaged", Grpc.DATA_LOSS, None),
     segment_errors.RealtimeOpening: ErrorRow(504, "The segment is still being opened", Grpc.DEADLINE_EXCEEDED, None),
-    segment_errors.NotIngesting: ErrorRow(503, "The segment is not announced", _DOWN, None),
+    segment_errors.NotIngesting: ErrorRow(503, "This node cannot acknowledge rows or open segments now", _DOWN, None),
     scenarios.NoSuchScenario: ErrorRow(404, "No such scenario", Grpc.NOT_FOUND, None),
     scenarios.ScenarioRuns: ErrorRow(409, "Another scenario is running", Grpc.FAILED_PRECONDITION, None),
     scenarios.ScenariosOff: ErrorRow(403, "Scenarios are off", Grpc.FAILED_PRECONDITION, None),

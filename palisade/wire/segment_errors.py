@@ -123,8 +123,8 @@ class RealtimeDamaged(SegmentError):
 
 
 class RealtimeOpening(SegmentError):
-    """The cluster has not answered the write that opens a realtime segment. The opening continues: repeat the request
-    with its writer, at the same node."""
+    """A realtime segment is not open yet, and its node continues to open it: repeat the request with the same writer,
+    at the same node."""
 
     code = "realtime-opening"
     retry = True

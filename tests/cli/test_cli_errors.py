@@ -164,7 +164,7 @@ def test_query_without_all_segments_names_every_missing_one(capsys: pytest.Captu
         CliSession([], 1.0, as_json=False).fail(failure)
     first, *names = capsys.readouterr().err.splitlines()
     assert (ended.value.code, tuple(names)) == (3, missing)
-    assert first.startswith("palisade: UNAVAILABLE: segments without a server: 40.")
+    assert first.startswith("palisade: UNAVAILABLE: 40 segments without a server.")
     with pytest.raises(SystemExit):
         CliSession([], 1.0, as_json=True).fail(failure)
     error = json.loads(capsys.readouterr().err)["error"]

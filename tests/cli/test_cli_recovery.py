@@ -255,7 +255,8 @@ def test_ctrl_c_ends_the_command_with_130_and_one_line(monkeypatch: pytest.Monke
     result = run("recovery", "--at", "127.0.0.1:7401", "--watch")
     assert (result.exit_code, result.stdout) == (130, "")
     assert (
-        result.stderr == "palisade: no longer followed; 'palisade recovery --at 127.0.0.1:7401' shows the recoveries\n"
+        result.stderr
+        == "palisade: stopped following the recoveries; 'palisade recovery --at 127.0.0.1:7401' shows them\n"
     )
 
 

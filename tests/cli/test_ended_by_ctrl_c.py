@@ -81,7 +81,7 @@ def test_keep_alive_names_the_time_at_which_the_lease_expires(run: Run, monkeypa
 @pytest.mark.parametrize(
     ("command", "remark"),
     [
-        (("put", "/w", "1"), "palisade: interrupted: the request may have been executed, or may be executed yet\n"),
+        (("put", "/w", "1"), "palisade: interrupted: the request may have been executed, or may still be executed\n"),
         (("put", "/w", "1", "--json"), ""),
         (("get", "/w"), ""),
     ],
@@ -109,7 +109,10 @@ def test_listener_of_an_election_says_that_it_has_ended(run: Run, monkeypatch: p
     monkeypatch.setattr(lock_module, "show", interrupted)
     result = run("elect", "/leader/a", "--listen")
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "palisade: no longer listening; the same command begins with the present leader\n"
+    assert (
+        result.stderr
+        == "palisade: stopped listening; run the command again to continue, beginning with the current leader\n"
+    )
 
 
 def test_load_counts_the_entries_that_are_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +127,7 @@ def test_load_counts_the_entries_that_are_written(run: Run, tmp_path: Path, monk
     monkeypatch.setattr(bulk_load, "load_entries", interrupted)
     result = run("load", str(tmp_path / "rows"))
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "palisade: at least 2 of 3 entries are written; the same command can be repeated\n"
+    assert result.stderr == "palisade: at least 2 of 3 entries were written; repeat the command to continue\n"
 
 
 def test_backup_reports_that_its_file_was_not_written(
@@ -137,6 +140,10 @@ def test_backup_reports_that_its_file_was_not_written(
     result = run("backup", str(tmp_path / "b"))
     assert (result.exit_code, list(tmp_path.iterdir())) == (130, [])
     assert result.stderr == f"palisade: the backup was interrupted; {tmp_path / 'b'} was not written\n"
+    (tmp_path / "b").write_bytes(b"older")
+    result = run("backup", "--overwrite", str(tmp_path / "b"))
+    assert (result.exit_code, (tmp_path / "b").read_bytes()) == (130, b"older")
+    assert result.stderr == f"palisade: the backup was interrupted; {tmp_path / 'b'} was not changed\n"
 
 
 def reads_stdin(pid: int) -> bool:

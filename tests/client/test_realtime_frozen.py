@@ -48,9 +48,9 @@ def test_data_node_receives_the_time_that_the_writer_waits() -> None:
     nodes, sent = DataNodes(n1=[504]), list[float]()
     asks = nodes.json
 
-    async def noted(*given: Any, timeout_s: float = 0.0) -> Answer:
+    async def noted(*given: Any, announced_timeout_s: float = 0.0) -> Answer:
         if given[1] != "/livez":
-            sent.append(timeout_s)
+            sent.append(announced_timeout_s)
             await asyncio.sleep(1.0)
         return await asks(*given)
 
@@ -72,9 +72,9 @@ async def test_part_of_the_reason_that_a_data_node_has_given_is_not_repeated() -
     writer = nodes.writer()
     writer._trouble = lambda: "n3 knows no leader; n1 at n1:1: no answer in time"
     given = "n3: cannot reach the leader: n3 knows no leader"
-    assert writer._beside_trouble(given) == f"{given}; n1 at n1:1: no answer in time"
+    assert writer._with_trouble(given) == f"{given}; n1 at n1:1: no answer in time"
     writer._trouble = lambda: None
-    assert writer._beside_trouble(given) == given
+    assert writer._with_trouble(given) == given
 
 
 async def test_topology_that_is_not_known_in_time_is_refused_with_the_reason_of_the_nodes() -> None:

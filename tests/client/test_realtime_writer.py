@@ -61,7 +61,7 @@ class DataNodes:
         path: str,
         method: str = "GET",
         body: Mapping[str, Any] | None = None,
-        timeout_s: float = 0.0,
+        announced_timeout_s: float = 0.0,
     ) -> Answer:
         if address in self.silent:
             await asyncio.Event().wait()

@@ -106,6 +106,7 @@ async def test_concurrent_operations_at_all_nodes_are_executed_once(cluster: Clu
     assert dropped["http_status"] == 200, dropped
 
 
+@pytest.mark.alone
 async def test_command_skips_a_paused_node(cluster: Cluster) -> None:
     """Issue 4, point 4: a node is paused, and the operation completes nevertheless."""
     await cluster.running[0].ask("PUT", "/v1/catalog/databases/still?wait_s=30")

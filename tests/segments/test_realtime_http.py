@@ -162,10 +162,14 @@ async def test_opening_that_the_cluster_does_not_answer_is_answered_with_the_rea
     monkeypatch.setattr(api.node.ingester, "trouble", lambda: trouble[0] if trouble else None)
     status, found = await api.ask("realtime", {**OPEN, "writer": "w1"}, timeout_ms=200)
     assert (status, found["code"], found["retry"]) == (504, "realtime-opening", True)
-    assert "still opening the segment after 0.2 s: the cluster has not answered its write" in found["detail"]
+    assert "has not opened the segment within 0.2 s and continues; repeat the request" in found["detail"]
+    assert found["detail"].endswith(
+        "at this node (a change may wait for the lease of a node that does not answer, which "
+        "takes a few seconds; 'palisade fencing' shows that node)"
+    )
     trouble.append("a knows no leader")
     status, found = await api.ask("realtime", {**OPEN, "writer": "w1"}, timeout_ms=200)
-    assert found["detail"].endswith("a knows no leader")
+    assert found["detail"].endswith("at this node (a knows no leader)")
     trouble.clear()
     released.set()
     status, found = await api.ask("realtime", {**OPEN, "writer": "w1"}, timeout_ms=5000)
@@ -179,8 +183,25 @@ async def test_node_that_cannot_reach_the_leader_opens_nothing_and_gives_the_rea
     monkeypatch.setattr(api.node.ingester, "trouble", lambda: "a knows no leader")
     status, found = await api.ask("realtime", OPEN)
     assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
-    assert found["detail"] == "node a cannot reach the leader of the cluster: a knows no leader"
+    assert found["detail"] == (
+        "node a cannot write to the cluster: a knows no leader. No segment was opened; retry, or open it at another "
+        "node"
+    )
     assert not api.node.ingester.held
+
+
+async def test_opening_that_fails_by_a_timeout_of_its_own_does_not_count_as_continued(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was reported as still being opened; from clients that announce no timeout, it was a TypeError."""
+
+    async def fails(*_: Any) -> Any:
+        raise TimeoutError("the disk does not answer")
+
+    monkeypatch.setattr(api.node.ingester, "open", fails)
+    announced, plain = await api.ask("realtime", OPEN, timeout_ms=5000), await api.ask("realtime", OPEN)
+    assert announced[1]["code"] != "realtime-opening"
+    assert (announced[0], announced[1]["code"]) == (plain[0], plain[1]["code"])
 
 
 async def test_node_whose_disk_is_full_refuses_openings_and_rows(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,8 @@ async def test_node_that_lags_behind_names_its_revision() -> None:
     late_vault(world, node, pauses=10_000)
     with pytest.raises(
         NotIngesting,
-        match=f"node a has the changes up to revision {revision}, .* compared at revision {revision + 1}: a change is "
-        "not released yet, or the node is recovering",
+        match=f"its vault is at revision {revision} and the cluster at {revision + 1}, because a change is not "
+        "released yet or the node is recovering",
     ):
         await node.ingester.open(SOURCE, DAY, COLUMNS, 1, "w1")
     assert not node.ingester.held

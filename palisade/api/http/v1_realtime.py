@@ -27,10 +27,10 @@ from palisade.wire.segment_errors import NoSuchSegment, RealtimeOpening
 
 WRITER_CHARACTERS_MAX = 128
 OPEN_SHARE = 0.8
-"""After this part of the time that the client waits for the response, it gets the reason of the delay."""
-RELEASE = (
-    "the cluster has not answered its write: the leader may wait for the lease of a node that does not answer, within "
-    "a few seconds ('palisade fencing' names it)"
+"""Part of the client's timeout after which an opening that is not finished is answered with RealtimeOpening."""
+NO_KNOWN_CAUSE = (
+    "a change may wait for the lease of a node that does not answer, which takes a few seconds; 'palisade fencing' "
+    "shows that node"
 )
 
 T = TypeVar("T")
@@ -72,16 +72,22 @@ class RealtimeRoutes:
         return answer(self._view(await self._in_time(request, opening)))
 
     async def _in_time(self, request: web.Request, opening: Awaitable[T]) -> T:
-        """Raises RealtimeOpening with the reason shortly before the client stops waiting; the opening continues."""
+        """The result of `opening`. Raises RealtimeOpening before the timeout that the client announced; the opening
+        continues."""
         client_s = client_timeout_s(request.headers.get(TIMEOUT_HEADER))
-        limit_s = None if client_s is None else OPEN_SHARE * client_s
+        if client_s is None:
+            return await opening
+        limit_s = OPEN_SHARE * client_s
+        limit = asyncio.timeout(limit_s)
         try:
-            async with asyncio.timeout(limit_s):
+            async with limit:
                 return await opening
         except TimeoutError:
-            why = self._ingester.trouble() or RELEASE
+            if not limit.expired():
+                raise
             raise RealtimeOpening(
-                f"node {self._node} is still opening the segment after {limit_s:.1f} s: {why}"
+                f"node {self._node} has not opened the segment within {limit_s:.1f} s and continues; "
+                f"repeat the request with the same writer, at this node ({self._ingester.trouble() or NO_KNOWN_CAUSE})"
             ) from None
 
     async def append(self, request: web.Request) -> web.Response:

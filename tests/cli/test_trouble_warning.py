@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 
 import pytest
 
-watch_module = importlib.import_module("palisade.cli.watch")
+from palisade.cli import trouble_warning
 
 
 class FakeWatch:
@@ -18,9 +17,9 @@ async def test_watch_writes_few_lines_about_a_cluster_that_is_down_for_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Issue 16: 785 near-equal lines in 17 minutes, one for each address that was tried."""
-    monkeypatch.setattr(watch_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(trouble_warning, "POLL_S", 0.0)
     watch = FakeWatch()
-    warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
+    warning = asyncio.ensure_future(trouble_warning.warn_of_trouble(watch))
     for number in range(300):
         watch.trouble = f"no connection to a node (127.0.0.1:{7600 + number % 3}: refused)"
         await asyncio.sleep(0)
@@ -31,9 +30,9 @@ async def test_watch_writes_few_lines_about_a_cluster_that_is_down_for_long(
 async def test_watch_reports_once_that_no_events_can_arrive_and_once_that_they_can(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watch_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(trouble_warning, "POLL_S", 0.0)
     watch = FakeWatch()
-    warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
+    warning = asyncio.ensure_future(trouble_warning.warn_of_trouble(watch))
     for trouble in (None, "n1 knows no leader", None):
         watch.trouble = trouble
         for _ in range(5):
