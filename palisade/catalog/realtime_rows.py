@@ -52,13 +52,26 @@ def encoded(columns: Columns, rows: Any) -> tuple[list[bytes], int]:
         raise BadRows(f"rows: {shown(rows)} is not a list of 1 to {BATCH_ROWS_MAX} rows")
     found, size_bytes = [], 0
     for number, row in enumerate(rows):
-        values = _values(columns, row, number)
-        size = size_of(columns, values)
-        if size > ROW_BYTES_MAX:
-            raise BadRows(f"row {number} has {size} bytes, the limit is {ROW_BYTES_MAX}: nothing was stored")
+        try:
+            values, size = checked_row(columns, row)
+        except UnfitRow as error:
+            raise BadRows(f"row {number}: {error}; nothing was stored") from None
         size_bytes += size
         found.append(_packed(columns, values))
     return found, size_bytes
+
+
+class UnfitRow(ValueError):
+    """A row does not fit the columns of its segment. The text is the reason, without the number of the row."""
+
+
+def checked_row(columns: Columns, row: Any) -> tuple[list[Value], int]:
+    """The values of a row, and their size in the form of `rows_digest`. Raises UnfitRow."""
+    values = _values(columns, row)
+    size = size_of(columns, values)
+    if size > ROW_BYTES_MAX:
+        raise UnfitRow(f"it has {size} bytes, the limit is {ROW_BYTES_MAX}")
+    return values, size
 
 
 def decoded(columns: Columns, entry: bytes) -> list[Value]:
@@ -78,23 +91,21 @@ def _packed(columns: Columns, values: Sequence[Value]) -> bytes:
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _values(columns: Columns, row: Any, number: int) -> list[Value]:
-    """Raises BadRows."""
+def _values(columns: Columns, row: Any) -> list[Value]:
+    """Raises UnfitRow."""
     if isinstance(row, Mapping):
         names = {name for name, _ in columns}
         if unknown := row.keys() - names:
-            raise BadRows(f"row {number}: there is no column {shown(min(map(str, unknown)))}; nothing was stored")
+            raise UnfitRow(f"there is no column {shown(min(map(str, unknown)))}")
         row = [row.get(name) for name, _ in columns]
     if type(row) is not list or len(row) != len(columns):
-        raise BadRows(f"row {number}: expected {counted(len(columns), 'value')}, got {shown(row)}; nothing was stored")
+        raise UnfitRow(f"expected {counted(len(columns), 'value')}, got {shown(row)}")
     found: list[Value] = []
     for (name, kind), value in zip(columns, row, strict=True):
         try:
             found.append(None if value is None else READ[kind](value))
         except (TypeError, ValueError, OverflowError):
-            raise BadRows(
-                f"row {number}, column {name}: {shown(value)} is not of type {kind.value}; nothing was stored"
-            ) from None
+            raise UnfitRow(f"column {name}: {shown(value)} is not of type {kind.value}") from None
     return found
 
 

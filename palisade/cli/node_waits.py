@@ -72,11 +72,18 @@ def text_of(status: Mapping[str, Any]) -> str | None:
     if not waits:
         return None
     waited_for = waits[0]["waits_for"]
-    nodes = [each["node"] for each in waited_for if each["until_ms"] is not None]
+    nodes = [holders_in(each["node"]) for each in waited_for if each["until_ms"] is not None]
     reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
     if nodes:
         until = "it acknowledges a change or its lease ends"
         if len(nodes) > 1:
             until = "they acknowledge a change or their leases end"
-        reasons = [f"for {' and '.join(nodes)}, until {until}", *reasons]
+        *others, last = sorted(nodes, key=lambda name: " " in name)
+        reasons = [f"for {', '.join(others)}{' and ' if others else ''}{last}, until {until}", *reasons]
     return f"{status['member']} waits {'; '.join(reasons)}" if reasons else None
+
+
+def holders_in(name: str) -> str:
+    """A node; or, for the name of the unknown holders before a restore (`node/fencing/inherited_leases.py`), such as
+    "(before generation 2)", what it stands for."""
+    return f"leases from {name[1:-1]}" if name.startswith("(") else name

@@ -29,6 +29,7 @@ from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.segment_errors import RealtimeNotStored
 
 if TYPE_CHECKING:
+    from palisade.catalog.realtime_rows import Columns
     from palisade.client.realtime import RealtimeWriter
 
 TIMEOUT_S = 5.0
@@ -166,7 +167,9 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     closes = not how["writer"] if given is None else given
 
     async def run(client: Any) -> dict[str, Any]:
-        rows = rows_in(file)
+        from palisade.catalog.realtime_rows import columns_from
+
+        rows = rows_in(file, columns_from(columns))
         begin = list(itertools.islice(rows, BATCH))  # before anything is opened, as one of these lines may be invalid
         writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
         again = Repetition(writer, how["writer"], closes)
@@ -248,16 +251,22 @@ async def fill(writer: RealtimeWriter, file: Path, rows: Iterable[Any], closes: 
     return {**shape, "skipped": known}
 
 
-def rows_in(file: Path) -> Iterator[Any]:
-    """Raises click.UsageError."""
+def rows_in(file: Path, columns: Columns) -> Iterator[Any]:
+    """The rows, checked as their node does it. Raises click.UsageError."""
+    from palisade.catalog.realtime_rows import UnfitRow, checked_row
+
     number = 0
     try:
         with click.open_file(str(file), "rb") as source:
             for line in source:
                 number += 1
-                yield json.loads(line.rstrip())
+                row = json.loads(line.rstrip())
+                checked_row(columns, row)
+                yield row
     except OSError as error:
         raise click.UsageError(f"{file} can't be read: {reason_of(error)}") from None
+    except UnfitRow as error:
+        raise click.UsageError(f"line {number} of {file}: {error}") from None
     except json.JSONDecodeError as error:
         text = f"{json_reason(error)} at column {error.colno}"
         raise click.UsageError(f"line {number} of {file} is not JSON: {text}") from None

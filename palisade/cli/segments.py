@@ -54,13 +54,21 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     from palisade.segments.assigning import assign_segments
     from palisade.wire.segment_errors import SegmentError
 
+    known: Mapping[str, bool] = {}
+
     async def run(client: Any) -> Assigned:
-        progress = RequestProgress("assign", lambda: client.trouble)
+        nonlocal known
+        silent: dict[str, str] = {}
+        progress = RequestProgress("assign", lambda: client.trouble or no_answer_from(silent))
         async with session.shown_progress(progress):
             progress.begin("asking which nodes store segments")
-            chosen = named(nodes) if nodes is not None else await keepers(client, session.deadline_s)
-            if nodes is not None and not force:
-                await check_keepers(client, chosen, session.deadline_s)
+            if nodes is None:
+                known = await keepers(client, session.deadline_s, silent)
+                chosen = [name for name, keeps in known.items() if keeps]
+            else:
+                chosen = named(nodes)
+                if not force:
+                    await check_keepers(client, chosen, session.deadline_s, silent)
             progress.begin("reading the segments")
             return await assign_segments(client, chosen, replicas, prefix, progress.count)
 
@@ -72,10 +80,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     copies = f"{counted(done.assignments, 'copy')} on {counted(len(done.nodes), 'node')}"
     text = f"{counted(done.segments, 'segment')}, {copies}; {done.written} changed"
     session.answer(done.as_dict(), text)
-    if done.left_out:
-        names = ", ".join(done.left_out)
-        why = "not in --nodes, not in the topology, or without --segments"
-        session.note(f"these segments are no longer assigned to {names}: {why}")
+    for name in done.left_out:
+        session.note(f"{name} has no copies of these segments any more: {why_left_out(name, nodes, known)}")
 
 
 @segments.command("nodes")
@@ -119,28 +125,36 @@ def named(text: str) -> list[str]:
     return names
 
 
-async def keepers(client: Any, deadline_s: float) -> list[str]:
-    """The nodes of the logical topology that store segments. Raises SegmentError if a node does not answer."""
+def why_left_out(name: str, nodes: str | None, known: Mapping[str, bool]) -> str:
+    """`nodes`: the option. `known`: as `keepers`."""
+    if nodes is not None:
+        return "it is not in --nodes"
+    return "it runs without --segments" if name in known else "it is not in the topology: it is down, or has left"
+
+
+async def keepers(client: Any, deadline_s: float, silent: dict[str, str]) -> dict[str, bool]:
+    """The nodes of the logical topology, and whether they store segments. `silent`: as in `ask_each`. Raises
+    SegmentError if a node does not answer."""
     from palisade.wire.segment_errors import NotFetched
 
-    found = await ask_all(addresses_in(await client.topology()), deadline_s)
-    silent = sorted(name for name, each in found.items() if each is None)
-    if silent:
+    found = await ask_all(addresses_in(await client.topology()), deadline_s, silent)
+    unknown = sorted(name for name, each in found.items() if each is None)
+    if unknown:
         raise NotFetched(
-            f"no answer from {', '.join(silent)}, so it is not known which of the nodes store segments; nothing was "
+            f"no answer from {', '.join(unknown)}, so it is not known which of the nodes store segments; nothing was "
             "assigned. Wait until they are back or out of the topology, or name the nodes with --nodes"
         )
-    return sorted(name for name, each in found.items() if each is not None and each["keeps"])
+    return {name: bool(each["keeps"]) for name, each in sorted(found.items()) if each is not None}
 
 
-async def check_keepers(client: Any, names: Sequence[str], deadline_s: float) -> None:
+async def check_keepers(client: Any, names: Sequence[str], deadline_s: float, silent: dict[str, str]) -> None:
     """Raises SegmentError for a name that is in neither topology, and for a node that runs without --segments. A node
     that does not answer is accepted: the operator may know that it returns."""
     from palisade.wire.segment_errors import SegmentError
 
     topology = await client.topology()
     known = {row["id"] for view in ("physical", "logical") for row in topology[view]}
-    found = await ask_all(addresses_in(topology), deadline_s)
+    found = await ask_all(addresses_in(topology), deadline_s, silent)
     keep = ", ".join(sorted(name for name, each in found.items() if each is not None and each["keeps"])) or "none"
     remedy = f"nothing was assigned. Nodes that store segments: {keep}. To assign to others as well, give --force"
     unknown = [name for name in names if name not in known]

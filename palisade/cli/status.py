@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from palisade.wire.error_codes import WrongPort
 
 ASK_S = 2.0
+AGAIN_S = 0.2
 
 
 @click.command()
@@ -78,7 +79,9 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
-    """`reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
+    """Repeated until the deadline while nodes run that cannot verify the user: after a start they need a few seconds.
+
+    `reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     silent: dict[str, str] = {}
     wrong: list[WrongPort] = []
     loop = asyncio.get_running_loop()
@@ -86,8 +89,13 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
         endpoints = await session.checked_endpoints(silent)
         reasons.update(silent)
-        silent.update(dict.fromkeys(session.endpoints, NO_ANSWER))
-        rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
+        while True:
+            silent.update(dict.fromkeys(session.endpoints, NO_ANSWER))
+            rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
+            final = wrong or any(row["role"] for row in rows) or no_answer(reasons) is None
+            if final or loop.time() + AGAIN_S + ASK_S > until:
+                break
+            await asyncio.sleep(AGAIN_S)
     if wrong and not any(row["role"] for row in rows):
         raise wrong[0]
     return rows

@@ -68,7 +68,7 @@ def tables(
     """One table if it fits, else several with the same rows; after `ROWS_MAX` rows the next ones.
 
     Columns that become narrower first: those in `wraps`, whose text continues on further lines, and `cut`, whose text
-    is shortened. `omits`: the columns that are omitted together if one table is still too wide."""
+    is shortened. If one table is still too wide, columns without any text are omitted, then those in `omits`."""
     header = list(header)
     widths = widths_of(header, rows)
     flexible = {header.index(each) for each in (*wraps, *([cut] if cut else ()))}
@@ -76,19 +76,26 @@ def tables(
         min(each, (CUT_MIN if header[place] == cut else WRAPPED_MIN) if place in flexible else each)
         for place, each in enumerate(widths)
     ]
-    columns = list(range(len(header)))
+    columns = filled = list(range(len(header)))
     if total(least) > width:
-        columns = [place for place in columns if header[place] not in omits]
+        columns = filled = [0, *(with_text(rows, columns[1:]) or columns[1:])]
+        if total(least[place] for place in columns) > width:
+            columns = [place for place in columns if header[place] not in omits]
     least = limited([least[place] for place in columns], width)
     groups = [[columns[each] for each in group] for group in stacked(least, width)]
     narrow = dict(zip(columns, least, strict=True))
-    left_out = [header[place] for place in range(len(header)) if place not in columns]
+    left_out = [header[place] for place in filled if place not in columns]
     shown = [grown({place: narrow[place] for place in group}, widths, width) for group in groups]
     for first in range(0, max(1, len(rows)), ROWS_MAX):
         found = [made(header, rows[first : first + ROWS_MAX], each, cut) for each in shown]
         if first + ROWS_MAX >= len(rows):
             found[-1].caption = omitted_text(left_out)
         yield from found
+
+
+def with_text(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> list[int]:
+    """The columns that have a text in any row."""
+    return [place for place in columns if any(row[place] for row in rows)]
 
 
 def limited(widths: Sequence[int], width: int) -> list[int]:

@@ -37,8 +37,9 @@ class ConnectionFailures:
 
 
 def text_of(reasons: Mapping[str, str]) -> str:
-    """Addresses with the same reason are named together."""
+    """Addresses with the same reason are named together. The advice to retry at the end of a reason is omitted: it
+    belongs to the end of the whole text."""
     together: dict[str, list[str]] = {}
     for address, why in reasons.items():
-        together.setdefault(why, []).append(address)
+        together.setdefault(why.removesuffix("; retry"), []).append(address)
     return "; ".join(f"{', '.join(addresses)}: {why}" for why, addresses in together.items())

@@ -171,3 +171,14 @@ def test_long_list_is_shown_in_several_tables_before_all_rows_are_laid_out() -> 
     found = tables(["key", "value"], rows, WIDTH)
     assert next(found).row_count == ROWS_MAX
     assert [table.row_count for table in found] == [ROWS_MAX, 1]
+
+
+def test_column_without_any_text_takes_no_table_of_its_own() -> None:
+    """`catalog procedures` printed a second table, which had all names and nothing else."""
+    header, rows = ["procedure", "operation", "waits for"], [["p" * 30, "o" * 40, ""], ["q" * 30, "o" * 40, ""]]
+    found = "".join(printed(*tables(header, rows, WIDTH)))
+    assert (found.count("q" * 30), "waits for" in found, "omitted" in found) == (1, False, False)
+    rows[1][2] = "n2"
+    assert "waits for" in "".join(printed(*tables(header, rows, WIDTH)))
+    assert "waits for" in "".join(printed(*tables(header, [["p", "o", ""]], WIDTH)))
+    assert "waits for" in "".join(printed(*tables(header, [], WIDTH)))

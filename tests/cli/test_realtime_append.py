@@ -227,3 +227,27 @@ def test_file_in_another_format_opens_no_segment(tmp_path: Path, monkeypatch: py
         done = CliRunner().invoke(main, ["segments", "realtime", "append", "clicks", str(file), *columns, *where])
     assert (done.exit_code, opened) == (2, [])
     assert done.stderr.startswith(f"palisade: line 1 of {file} is not JSON: unexpected text at column 1")
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ("[0]", "column host: 0 is not of type string"),
+        ("[]", "expected 1 value, got []"),
+        ('{"hots": "a"}', "there is no column 'hots'"),
+    ],
+)
+def test_row_of_another_type_opens_no_segment(
+    row: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment stayed open, without rows; as no other node had it, counts failed while its node was down."""
+    opened: list[str] = []
+    monkeypatch.setattr("palisade.client.realtime.RealtimeWriter.open", lambda _: opened.append("opened"))
+    file = tmp_path / "rows.jsonl"
+    file.write_text(f'["a"]\n{row}\n')
+    words = ["segments", "realtime", "append", "clicks", str(file), "--from", "2013-03-01", "--to", "2013-03-02"]
+    with cli_node() as node:
+        done = CliRunner().invoke(main, [*words, "--column", "host:string", "--endpoints", node.endpoint, "--json"])
+    error = json.loads(done.stderr)["error"]
+    assert (done.exit_code, error["code"], opened) == (2, "usage", []), error
+    assert error["message"] == f"line 2 of {file}: {text}"

@@ -38,7 +38,20 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any] | None]
 
 async def test_segments_are_assigned_to_the_nodes_that_keep_segments(answers: dict[str, Any]) -> None:
     answers |= {"n2": {"keeps": True}, "n1": {"keeps": True}, "n3": {"keeps": False}}
-    assert await segments_module.keepers(Topology(), 5.0) == ["n1", "n2"]
+    assert await segments_module.keepers(Topology(), 5.0, {}) == {"n1": True, "n2": True, "n3": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "why"),
+    [
+        ("n1", "n2,n3", "it is not in --nodes"),
+        ("n1", None, "it is not in the topology: it is down, or has left"),
+        ("n4", None, "it runs without --segments"),
+    ],
+)
+def test_node_that_is_left_out_is_named_with_its_own_cause(name: str, nodes: str | None, why: str) -> None:
+    """Three possible causes were given, and the frozen node was in none of them by its name (issue 16)."""
+    assert segments_module.why_left_out(name, nodes, {"n2": True, "n4": False}) == why
 
 
 async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, Any]) -> None:
@@ -46,7 +59,7 @@ async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, 
     answers |= {"n3": None, "n2": {"keeps": True}, "n1": None}
     text = "no answer from n1, n3, so it is not known which of the nodes store segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
-        await segments_module.keepers(Topology(), 5.0)
+        await segments_module.keepers(Topology(), 5.0, {})
 
 
 class OfTwo:
@@ -75,7 +88,7 @@ async def test_node_that_cannot_store_copies_is_refused(
         monkeypatch.setattr(OfTwo, "topology", with_third)
     context = contextlib.nullcontext() if refusal is None else pytest.raises(SegmentError, match=refusal)
     with context:
-        await segments_module.check_keepers(OfTwo(), names, 5.0)
+        await segments_module.check_keepers(OfTwo(), names, 5.0, {})
 
 
 async def with_third(_: Any) -> dict[str, Any]:

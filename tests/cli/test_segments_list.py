@@ -71,11 +71,18 @@ def test_loading_is_no_error_in_json() -> None:
     assert node_summary("n1", 12, found)["error"] is None
 
 
-@pytest.mark.parametrize(("command", "module"), [("nodes", "segments"), ("realtime list", "realtime")])
+@pytest.mark.parametrize(
+    ("command", "module", "waits"),
+    [
+        ("nodes", "segments", "waiting: "),
+        ("realtime list", "realtime", "waiting: "),
+        ("assign", "segments", "assign: asking which nodes store segments; "),
+    ],
+)
 def test_notice_names_the_node_that_has_not_answered(
-    command: str, module: str, monkeypatch: pytest.MonkeyPatch
+    command: str, module: str, waits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It named the node that had answered everything (issue 16)."""
+    """It named the node that had answered everything, or none (issue 16)."""
     monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.2)
     with cli_node() as node, socket.create_server(("127.0.0.1", 0)) as frozen:
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
@@ -84,4 +91,4 @@ def test_notice_names_the_node_that_has_not_answered(
             monkeypatch.setattr(Client, name, AsyncMock(return_value=found))
         where = ["--timeout", "1.5", "--endpoints", node.endpoint]
         done = CliRunner().invoke(main, ["segments", *command.split(), *where])
-    assert f"palisade: waiting: no answer yet from n7 at {address}\n" in done.stderr
+    assert f"palisade: {waits}no answer yet from n7 at {address}" in done.stderr

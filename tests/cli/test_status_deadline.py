@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from palisade.cli.session import CliSession
+
 status_module: Any = importlib.import_module("palisade.cli.status")
 
 FROZEN = ("n1:1", "n2:1")
@@ -54,6 +56,29 @@ async def test_members_and_followers_that_do_not_answer_take_one_timeout(
     rows = await status_module.ask_all(endpoints, 0.4)
     assert time.monotonic() - began < 0.7
     assert [(row["id"], row["role"]) for row in rows] == [("n1", None), ("n2", None), ("n3", "follower"), ("f1", None)]
+
+
+@pytest.mark.parametrize(("timeout_s", "asked"), [(9.0, 2), (1.0, 1)])
+async def test_status_is_repeated_while_a_node_that_has_just_started_cannot_verify_the_user(
+    timeout_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `palisade up` had printed "ready", `palisade status` ended with exit code 3 (issue 16)."""
+    requests = list[float]()
+
+    async def ask(address: str, given_s: float, _wrong: Any, reasons: dict[str, str]) -> Mapping[str, Any] | None:
+        requests.append(given_s)
+        if len(requests) > 1:
+            return {"member": "n3", "role": "leader", "members": [member("n3")]}
+        reasons[address] = "this node could not read the permissions in time"
+        return None
+
+    Nodes(monkeypatch)
+    monkeypatch.setattr(status_module, "ask", ask)
+    reasons: dict[str, str] = {}
+    rows = await status_module.rows_from(CliSession((RUNS,), timeout_s, as_json=False), reasons)
+    roles = [row["role"] for row in rows if row["id"] == "n3"]
+    assert (len(requests), roles) == (asked, ["leader"] * (asked - 1))
+    assert reasons == {RUNS: "this node could not read the permissions in time"}
 
 
 async def test_topology_that_is_not_read_in_time_leaves_the_members(monkeypatch: pytest.MonkeyPatch) -> None:

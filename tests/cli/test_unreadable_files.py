@@ -14,6 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from palisade.catalog.realtime_rows import columns_from
 from palisade.cli.main import main
 from palisade.cli.realtime import rows_in
 from palisade.cli.target import LAYOUT_FILE, local_layout
@@ -125,7 +126,7 @@ def test_rows_to_append_that_are_missing_open_no_segment(tmp_path: Path) -> None
 def test_row_to_append_that_is_not_json(tmp_path: Path, content: bytes, reason: str) -> None:
     file = tmp_path / "rows"
     file.write_bytes(content)
-    shown = message_of(lambda: list(rows_in(file)))
+    shown = message_of(lambda: list(rows_in(file, columns_from({"id": "int"}))))
     assert shown == f"line 2 of {file} is not JSON: {reason}"
 
 

@@ -20,6 +20,13 @@ def test_failures_have_the_reason_of_every_address() -> None:
     assert failures.text == "b:1: no leader is known; c:1: no answer in time; a:1: connection refused"
 
 
+def test_advice_to_retry_is_not_in_the_middle_of_the_reasons() -> None:
+    failures = ConnectionFailures()
+    failures.failed("a:1", "no leader is known; not connected: n1, n2; retry")
+    failures.failed("b:1", "no answer in time")
+    assert failures.text == "a:1: no leader is known; not connected: n1, n2; b:1: no answer in time"
+
+
 def test_failures_are_forgotten_once_a_node_answers() -> None:
     failures = ConnectionFailures()
     failures.failed("a:1", "no answer in time")

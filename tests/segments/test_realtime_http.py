@@ -119,7 +119,7 @@ async def test_bad_openings_are_refused(api: Api, change: dict[str, Any], text: 
         ([], "is not a list of 1 to"),
         ("rows", "is not a list of 1 to"),
         ([[1]], "row 0: expected 2 values, got [1]"),
-        ([[1, None], ["1", None]], "row 1, column id"),
+        ([[1, None], ["1", None]], "row 1: column id"),
         ([[True, None]], "column id"),
         ([[1 << 63, None]], "column id"),
         ([[1, "yesterday"]], "column at"),
