@@ -3,8 +3,10 @@
 Guarantees, with reasons:
 - No listener is notified before `open`, which the lifecycle calls when the last component has started. Thus a listener
   may rely on every component, its own and others.
-- Revisions come in order, each once, and the next one begins after all listeners have handled the previous one. Thus a
-  listener never handles two at a time. A leap replaces several revisions for listeners of a prefix.
+- Revisions come in order, each at most once, and the next one begins after all listeners have handled the previous one.
+  Thus a listener never handles two at a time. None is left out, unless every listener has a prefix and no component has
+  a value: then the vault may leap, and one difference replaces several revisions. (Revision 1 has no changes, and is
+  not notified.)
 - If one listener fails, the others still finish that revision (none is interrupted), the revision does not count as
   handled, and notifications end: the node stops, and its next start repeats the revision. A listener must therefore
   tolerate the same revision twice over two starts.
@@ -148,11 +150,12 @@ class Listeners:
     def _begin(
         self, component: str, listeners: Sequence[Listener], notification: Notification
     ) -> Coroutine[Any, Any, None] | None:
-        """Calls the listeners of one component until one of them has to wait, and returns the remaining work as a
-        coroutine; None if all have finished, whose values are then complete.
+        """Calls the listeners of one component, in order. Returns None if none of them has to wait; otherwise a
+        coroutine with the remaining work, which begins with the first listener that waits.
 
-        Components are notified concurrently, because one may wait for a value of another. Values of components without
-        listeners have been completed by the caller."""
+        A failure is recorded in `_failure`. After the last part of a notification, the values of the component are
+        complete. Components are notified concurrently, because one may wait for a value of another. The caller has
+        already completed the values of components without listeners."""
         try:
             for number, listener in enumerate(listeners, 1):
                 answer = listener(notification)

@@ -68,7 +68,8 @@ def unpack_sums(packed: bytes) -> Sums:
 
 
 def numbers_of(packed: bytes) -> list[int]:
-    """The numbers in the form of `digest_bytes`, one after another. Raises struct.error for a part of one."""
+    """Decodes consecutive numbers that `digest_bytes` has encoded. Raises struct.error if the length is not a multiple
+    of `DIGEST_BYTES`."""
     return [int.from_bytes(each, "big") for (each,) in _PACKED.iter_unpack(packed)]
 
 

@@ -70,7 +70,7 @@ def checked_row(columns: Columns, row: Any) -> tuple[list[Value], int]:
     values = _values(columns, row)
     size = size_of(columns, values)
     if size > ROW_BYTES_MAX:
-        raise UnfitRow(f"it has {size} bytes, the limit is {ROW_BYTES_MAX}")
+        raise UnfitRow(f"the encoded row has {size} bytes, the limit is {ROW_BYTES_MAX}")
     return values, size
 
 

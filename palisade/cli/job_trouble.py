@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 POLL_S = 0.3
 
 
-def exit_without_answer(session: CliSession, access: ClusterAccess) -> None:
-    """Ends the process with the reason if the cluster does not answer within the deadline.
+def exit_if_no_answer(session: CliSession, access: ClusterAccess) -> None:
+    """Returns once the cluster has answered. If it does not within the deadline, ends the process with the reason.
 
     The request is a digest: linearizable, and no permission is required."""
     from palisade.pipeline.cluster import credentials_of

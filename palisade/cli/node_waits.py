@@ -72,18 +72,20 @@ def text_of(status: Mapping[str, Any]) -> str | None:
     if not waits:
         return None
     waited_for = waits[0]["waits_for"]
-    nodes = [holders_in(each["node"]) for each in waited_for if each["until_ms"] is not None]
+    former = [former_leases(each["node"]) for each in waited_for if each["node"].startswith("(")]
+    nodes = sorted(each["node"] for each in waited_for if each["until_ms"] is not None and each["node"][0] != "(")
     reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
+    reasons = [*(f"for {leases}, until they expire" for leases in former), *reasons]
     if nodes:
         until = "it acknowledges a change or its lease ends"
         if len(nodes) > 1:
             until = "they acknowledge a change or their leases end"
-        *others, last = sorted(nodes, key=lambda name: " " in name)
+        *others, last = nodes
         reasons = [f"for {', '.join(others)}{' and ' if others else ''}{last}, until {until}", *reasons]
     return f"{status['member']} waits {'; '.join(reasons)}" if reasons else None
 
 
-def holders_in(name: str) -> str:
-    """A node; or, for the name of the unknown holders before a restore (`node/fencing/inherited_leases.py`), such as
-    "(before generation 2)", what it stands for."""
-    return f"leases from {name[1:-1]}" if name.startswith("(") else name
+def former_leases(name: str) -> str:
+    """The text for the record of the unknown holders before a restore, whose name is such as "(before generation 2)"
+    (`node/fencing/inherited_leases.py`)."""
+    return f"leases from {name[1:-1]}"

@@ -172,7 +172,7 @@ def _fail(session: CliSession, error: Exception) -> NoReturn:
 def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, str], given: Mapping[str, Any]) -> None:
     """Checks Java, sends one request to the cluster, then runs the job. Raises PipelineError and the errors of the
     client."""
-    from palisade.cli.job_trouble import exit_without_answer
+    from palisade.cli.job_trouble import exit_if_no_answer
     from palisade.pipeline.java import require_java, require_pyspark
     from palisade.pipeline.job import parsed
     from palisade.pipeline.options import ClusterAccess
@@ -184,7 +184,7 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
     access: ClusterAccess = ClusterAccess(tuple(session.endpoints), *files, session.deadline_s)
     needs_cluster = job.needs_cluster(options)
     if needs_cluster:
-        exit_without_answer(session, access)
+        exit_if_no_answer(session, access)
     with shown_progress(job.name, session, access if needs_cluster else None) as show:
         report = run_job(job, access, options, master=master, show=show)
     session.answer(report.fields, report.text)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from palisade.client.segment_query import Counted
 
 TIMEOUT_S = 3.0
-ATTEMPTS = 8
 
 
 @click.group()
@@ -68,7 +67,6 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
                 return await count_rows(
                     lookup,
                     nodes.rows,
-                    attempts=ATTEMPTS,
                     rng=random.Random(),
                     pause=pause,
                     progress=progress,

@@ -81,7 +81,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     text = f"{counted(done.segments, 'segment')}, {copies}; {done.written} changed"
     session.answer(done.as_dict(), text)
     for name in done.left_out:
-        session.note(f"{name} has no copies of these segments any more: {why_left_out(name, nodes, known)}")
+        session.note(f"{name} is no longer assigned any of these segments: {why_left_out(name, nodes, known)}")
 
 
 @segments.command("nodes")

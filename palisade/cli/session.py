@@ -41,7 +41,10 @@ REFUSED_CONNECTION = "connection refused"
 SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
 """Reasons of addresses at which no node runs, or a frozen one."""
 _NOTHING_LISTENS = re.compile("connection refused|connections are refused")
-_OF_FILES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
+_OF_FILES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+    | {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+)
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
 
@@ -122,7 +125,7 @@ def no_server(error: SegmentsUnavailable, why: str | None = None) -> Failure:
     """`why`: what is known of the segments and their nodes."""
     why = why or f"{counted(len(error.missing), 'segment')} without a server"
     text = (
-        f"UNAVAILABLE: {why}. Start the nodes that have these segments and do not run; if no node has one, run "
+        f"UNAVAILABLE: {why}. Start the stopped nodes that have copies of these segments; if no node has a copy, run "
         "'palisade segments assign'. 'palisade segments nodes' counts missing copies, with the reason, and expired "
         "ones; 'palisade segments realtime list' names the nodes of growing segments"
     )
@@ -152,7 +155,7 @@ def no_answer(reasons: Mapping[str, str]) -> Failure | None:
 
     if SILENT.issuperset(reasons.values()):
         return None
-    return Failure(UNAVAILABLE, "unreachable", f"no node can answer: {text_of(reasons)}", True)
+    return Failure(UNAVAILABLE, "unreachable", f"no node can answer: {text_of(reasons)}; retry", True)
 
 
 def nothing_else() -> str | None:

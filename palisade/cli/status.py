@@ -79,7 +79,8 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
-    """Repeated until the deadline while nodes run that cannot verify the user: after a start they need a few seconds.
+    """A row per node. While nodes run that cannot verify the user yet, which takes a few seconds after their start, all
+    nodes are asked again, as long as at least `AGAIN_S + ASK_S` remain until the deadline.
 
     `reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     silent: dict[str, str] = {}
@@ -89,8 +90,8 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
         endpoints = await session.checked_endpoints(silent)
         reasons.update(silent)
+        silent.clear()
         while True:
-            silent.update(dict.fromkeys(session.endpoints, NO_ANSWER))
             rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
             final = wrong or any(row["role"] for row in rows) or no_answer(reasons) is None
             if final or loop.time() + AGAIN_S + ASK_S > until:
@@ -111,7 +112,8 @@ async def ask_all(
     """A row per node: the addressed nodes, and the other nodes that they know. Each request has `ASK_S`, all together
     have `deadline_s`. Nodes that an answer names are asked at once, while other requests are still waiting.
 
-    Addresses that have answered are removed from `silent`. `wrong`, `reasons`: as in `ask`."""
+    `silent` has the addresses whose requests have not ended. `wrong`, `reasons`: as in `ask`."""
+    silent = {} if silent is None else silent
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline_s
     answers: dict[str, Mapping[str, Any] | None] = {}
@@ -120,6 +122,7 @@ async def ask_all(
 
     def begin(addresses: Iterable[str]) -> None:
         for address in addresses:
+            silent[address] = NO_ANSWER
             request = ask(address, min(ASK_S, until - loop.time()), wrong, reasons)
             asked[address] = asyncio.ensure_future(request)
 
@@ -129,12 +132,11 @@ async def ask_all(
             await asyncio.wait(asked.values(), return_when=asyncio.FIRST_COMPLETED)
             for address in [each for each, request in asked.items() if request.done()]:
                 answer = answers[address] = asked.pop(address).result()
+                silent.pop(address, None)
                 if answer is None:
                     continue
-                if silent is not None:
-                    silent.pop(address, None)
                 begin(sorted(streams_of([answer]).keys() - answers.keys() - asked.keys()))
-                followers = followers or asyncio.ensure_future(follower_rows(address, until))
+                followers = followers or asyncio.ensure_future(follower_rows(address, until, silent))
         return [*rows_of(answers), *(await followers if followers is not None else ())]
     finally:
         left = [*asked.values(), *([followers] if followers is not None else [])]
@@ -143,12 +145,20 @@ async def ask_all(
         await asyncio.gather(*left, return_exceptions=True)
 
 
-async def follower_rows(endpoint: str, until: float) -> list[dict[str, Any]]:
-    """The nodes that are not members, as the node at `endpoint` knows them. `until`: in the time of the event loop."""
+async def follower_rows(endpoint: str, until: float, silent: dict[str, str]) -> list[dict[str, Any]]:
+    """The nodes that are not members, as the node at `endpoint` knows them. `until`: in the time of the event loop.
+    `silent`: as in `ask_all`."""
     loop = asyncio.get_running_loop()
     known = await followers_known_at(endpoint, min(ASK_S, until - loop.time()))
     left_s = min(ASK_S, until - loop.time())
-    return list(await asyncio.gather(*(follower_row(name, http, left_s) for name, http in known.items())))
+
+    async def row(name: str, http: str) -> dict[str, Any]:
+        silent[http or name] = NO_ANSWER
+        found = await follower_row(name, http, left_s)
+        del silent[http or name]
+        return found
+
+    return list(await asyncio.gather(*(row(name, http) for name, http in known.items())))
 
 
 async def row_at(at: str, timeout_s: float) -> dict[str, Any]:

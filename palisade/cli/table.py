@@ -68,7 +68,8 @@ def tables(
     """One table if it fits, else several with the same rows; after `ROWS_MAX` rows the next ones.
 
     Columns that become narrower first: those in `wraps`, whose text continues on further lines, and `cut`, whose text
-    is shortened. If one table is still too wide, columns without any text are omitted, then those in `omits`."""
+    is shortened. If one table is still too wide, columns without any text are omitted, then those in `omits`, which the
+    caption names. The first column is always shown."""
     header = list(header)
     widths = widths_of(header, rows)
     flexible = {header.index(each) for each in (*wraps, *([cut] if cut else ()))}

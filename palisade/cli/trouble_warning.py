@@ -1,5 +1,5 @@
-"""Warns that a command which is silent by nature (`watch`, `lock`, `elect`) cannot get answers: silence alone would not
-show it."""
+"""Warns on stderr that a command cannot get answers, for commands that print nothing for long periods (`watch`, `lock`,
+`elect`): their user could not notice it otherwise."""
 
 from __future__ import annotations
 

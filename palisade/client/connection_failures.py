@@ -37,8 +37,8 @@ class ConnectionFailures:
 
 
 def text_of(reasons: Mapping[str, str]) -> str:
-    """Addresses with the same reason are named together. The advice to retry at the end of a reason is omitted: it
-    belongs to the end of the whole text."""
+    """Addresses with the same reason are named together. A "; retry" at the end of a reason is omitted, because other
+    reasons may follow; the caller adds the advice to the whole text."""
     together: dict[str, list[str]] = {}
     for address, why in reasons.items():
         together.setdefault(why.removesuffix("; retry"), []).append(address)

@@ -18,6 +18,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from palisade.base.counted import counted
@@ -30,7 +31,7 @@ from palisade.wire.segment_errors import SegmentsUnavailable
 log = logging.getLogger(__name__)
 
 CONCURRENT = 8
-PAUSE_S = 0.2
+PAUSE_S, PAUSE_S_MAX = 0.2, 1.0
 
 Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
 """A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`; and `loading`, the published
@@ -109,20 +110,21 @@ async def count_rows(
     lookup: Lookup,
     ask: AskNode,
     *,
-    attempts: int,
+    attempts: int | None = None,
     rng: random.Random,
     pause: Callable[[float], Awaitable[None]],
     progress: CountProgress | None = None,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Counted:
-    """`progress`: kept up to date meanwhile. `in_time`: whether another attempt may begin.
+    """`attempts`: at most so many; None: until `in_time`, which states whether another one may begin, is false.
+    `progress`: kept up to date meanwhile.
 
     Raises SegmentsUnavailable with the segments that no node could count, CutSegment, and the errors of `lookup`.
     """
     known: dict[str, int] = {}
     progress = progress or CountProgress()
     open_segments: list[str] = []
-    for attempt in range(1, attempts + 1):
+    for attempt in count(1):
         found = await lookup()
         check_whole(found["segments"])
         progress.answered(found)
@@ -135,9 +137,9 @@ async def count_rows(
             growing = {each["segment"]: known[each["segment"]] for each in found["segments"] if each.get("realtime")}
             return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt, growing)
         known = unchanging(known, found["rows"])
-        if attempt < attempts:
-            await pause(PAUSE_S * attempt)
-        if not in_time():
+        if attempt != attempts:
+            await pause(min(PAUSE_S * attempt, PAUSE_S_MAX))
+        if attempt == attempts or not in_time():
             break
     raise SegmentsUnavailable(open_segments)
 

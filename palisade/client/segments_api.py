@@ -121,7 +121,8 @@ class SegmentsApi(ABC):
                 raise NotAnsweredThere(str(error)) from error
 
     async def _retry_here(self, name: str, arguments: tuple[Any, ...], until: float) -> Any:
-        """Repeats the lookup at this node until the deadline. Raises as `_look_up`."""
+        """Repeats the lookup at this node until `until`. Then raises the latest of the `TEMPORARY` errors, or
+        Unavailable with the cause if no answer can arrive. Raises the errors of `_call` at once."""
         now = asyncio.get_running_loop().time
         try:
             while True:

@@ -12,11 +12,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from palisade.base.durable_files import make_directory, sync_directory, sync_tree, write_synced
 from palisade.pipeline.archive_manifest import ArchiveManifest, ArchiveRefused, decode, encode
-from palisade.pipeline.errors import BadOption
+from palisade.pipeline.local_folder import local_folder
 
 KINDS = ("changes", "versions", "current")
 MANIFESTS = "manifests"
@@ -24,16 +23,9 @@ MANIFESTS = "manifests"
 
 def local_path(text: str) -> Path:
     """The folder of a path or file:// URL. Raises BadOption."""
-    url = urlsplit(text)
-    if url.scheme not in ("", "file") or url.netloc not in ("", "localhost"):
-        raise BadOption(
-            f"{text!r} is not a folder: give a path or a file:///path that the driver and all workers can reach; "
-            "object stores cannot create a manifest exclusively"
-        )
-    path = Path(unquote(url.path) if url.scheme else text)
-    if not text or (not path.is_absolute() and url.scheme):
-        raise BadOption(f"{text!r} is not an absolute file:/// URL")
-    return path.absolute()
+    return local_folder(
+        text, "that the driver and all workers can reach; object stores cannot create a manifest exclusively"
+    )
 
 
 class ArchiveFolder:

@@ -7,12 +7,16 @@ from pathlib import Path
 
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.job import option
+from palisade.pipeline.local_folder import local_folder
 from palisade.wire.recorded_history import SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    to: str = option("Folder of the report: report.html and one Parquet file per table. Older ones are replaced.")
+    to: str = option(
+        "Folder of the report, a path or file:///...: report.html and one Parquet file per table. Older files are "
+        "replaced."
+    )
     histories: str = option("Folders with recorded histories, separated by commas; each worker reads them.", "")
     copies: str = option("Running copies of roles, as ROLE=HOST:PORT, separated by commas.", "")
     gap_ms: int = option("Report times without a successful request that are longer than this.", 5_000)
@@ -28,6 +32,12 @@ class AuditOptions:
         if self.history_only and not self.histories:
             raise BadOption("--history-only needs --histories")
         copies_in(self.copies)
+        _ = self.folder
+
+    @property
+    def folder(self) -> Path:
+        """Raises BadOption."""
+        return local_folder(self.to, "of this machine")
 
     @property
     def copy_list(self) -> list[tuple[str, str]]:

@@ -89,7 +89,7 @@ class AuditRun:
             evidence.digests if evidence else (), evidence.segments if evidence else (),
             evidence.copies if evidence else (), notes,
         )  # fmt: skip
-        folder = Path(self._options.to)
+        folder = self._options.folder
         write(folder, content)
         return report_of(folder, content)
 

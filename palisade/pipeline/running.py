@@ -148,7 +148,8 @@ def java_ends_with_a_failed_start() -> Iterator[None]:
 
 @contextmanager
 def interrupts_afterwards() -> Iterator[None]:
-    """A Ctrl-C during the body is handled after it. In another thread than the main one, this does nothing."""
+    """Delays a Ctrl-C during the body until the body has ended. Does nothing outside the main thread, or if SIGINT has
+    no Python handler."""
     before, came = signal.getsignal(signal.SIGINT), list[tuple[int, Any]]()
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -158,8 +159,8 @@ def interrupts_afterwards() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
-        before(*came[0])
+        if came:
+            before(*came[0])
 
 
 @contextmanager

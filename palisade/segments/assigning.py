@@ -43,8 +43,8 @@ class AssignmentStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """`written`: number of assignments put or deleted by this call. `left_out`: nodes that lose all copies of these
-    segments."""
+    """`written`: number of assignments put or deleted by this call. `left_out`: nodes that are no longer
+    assigned any of these segments."""
 
     segments: int
     nodes: tuple[str, ...]

@@ -27,7 +27,7 @@ from palisade.catalog.timeline import Interval
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentState, ViewCounts
-from palisade.vault.change import Item, VaultEvent
+from palisade.vault.change import FIRST_REVISION, Item, VaultEvent
 from palisade.vault.errors import Pending
 from palisade.vault.regions import prefix_end
 from palisade.vault.snapshot_reads import RecentChanges, Rows
@@ -177,9 +177,10 @@ class SegmentBroker(Component):
     async def start(self) -> None:
         """The first sync: everything in the vault. The vault does not change before the components have started."""
         vault, began = self._vault(), self._now()
-        for _ in self._feed.rows(vault.range(ROOT, END), vault.revision):
+        revision = max(vault.revision, FIRST_REVISION)  # which has no changes, so no listener is notified of it
+        for _ in self._feed.rows(vault.range(ROOT, END), revision):
             await asyncio.sleep(0)
-        self._whole, self._unreleased_to, self._notified = True, vault.revision, vault.revision
+        self._whole, self._unreleased_to, self._notified = True, revision, revision
         self._is_current()
         self.first_sync_s = self._now() - began
         self._listeners.listen("segments broker", self._on_change, below=ROOT)

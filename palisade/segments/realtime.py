@@ -57,8 +57,9 @@ T = TypeVar("T")
 ATTEMPTS = 10
 PAUSE_S = 0.2
 VAULT_CHECKS = 25
-"""How often, every `PAUSE_S`, the vault's revision is checked after a failed compare. In total longer than a change
-waits for the lease of a dead node (T_proceed, 3.31 s): the vault receives a change only once it is released."""
+"""Maximum number of checks of the vault's revision after a failed compare, `PAUSE_S` apart: 5 s in total. This is
+longer than a change waits for the lease of a dead node (T_proceed, 3.31 s); the vault receives a change once it is
+released."""
 
 
 class LeasedWrites(Protocol):
@@ -114,7 +115,7 @@ class RealtimeIngester(Component):
         self.logs.release()
 
     def _on_change(self, notification: Notification) -> None:
-        """Never waits. Ignores keys outside ROOT: a notification has the keys of every component."""
+        """Never waits. Ignores keys outside ROOT: a notification may contain any changed key of the store."""
         keys = [event.key for event in notification.events if event.key.startswith(ROOT)]
         if any(name_of_record(key) in self.held for key in keys):
             self.writes.changed()

@@ -131,7 +131,8 @@ class RealtimeOpening(SegmentError):
 
 
 class NotIngesting(SegmentError):
-    """The ingester may not acknowledge rows now. What was sent may have been stored: repeat it with its position."""
+    """The ingester cannot acknowledge rows or open segments now. Rows that were sent may have been stored: repeat them
+    with their position. A refused opening has opened nothing."""
 
     code = "realtime-not-announced"
     retry = True

@@ -213,6 +213,7 @@ def test_command_without_a_node_names_the_reason(
             "/proc/x: no such file or directory;",
         ),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "no space left on device;"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), 1, "no such file or directory;"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), 3, "no node answers at 127.0.0.1:9"),
     ],
 )

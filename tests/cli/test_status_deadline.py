@@ -81,6 +81,17 @@ async def test_status_is_repeated_while_a_node_that_has_just_started_cannot_veri
     assert reasons == {RUNS: "this node could not read the permissions in time"}
 
 
+async def test_every_node_that_has_not_answered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen follower, or a member that only another one had named, made `palisade status` silent for 2.8 s."""
+    Nodes(monkeypatch)
+    silent: dict[str, str] = {}
+    asking = asyncio.ensure_future(status_module.ask_all((RUNS,), 0.4, silent))
+    await asyncio.sleep(0.2)
+    assert sorted(silent) == ["f1:2", *FROZEN]
+    await asking
+    assert silent == {}
+
+
 async def test_topology_that_is_not_read_in_time_leaves_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
     Nodes(monkeypatch, known_after_s=3600)
     began = time.monotonic()

@@ -117,6 +117,16 @@ def test_audit_options_refuse_what_cannot_work(given: dict[str, object]) -> None
         AuditOptions("out", **given)  # type: ignore[arg-type]
 
 
+def test_report_is_written_to_a_path_or_a_file_url(tmp_path: Path) -> None:
+    """With a URL, as `ingest` takes it, the audit failed after Spark had started: "no node answers" (issue 16)."""
+    assert (
+        AuditOptions((tmp_path / "a b").as_uri()).folder == tmp_path / "a b" == AuditOptions(f"{tmp_path}/a b").folder
+    )
+    for other in ("s3://bucket/report", "file:report", ""):
+        with pytest.raises(BadOption):
+            AuditOptions(other)
+
+
 def test_copies_and_histories_are_named_by_text(tmp_path: Path) -> None:
     assert copies_in("orders=h:1, orders=h:2") == [("orders", "h:1"), ("orders", "h:2")]
     with pytest.raises(BadOption, match="record one with"):

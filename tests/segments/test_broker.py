@@ -96,6 +96,13 @@ async def test_lookup_beside_an_unreleased_change_is_refused_with_what_it_waits_
     assert (await ground.look_up()).revision == ground.driver.store.revision
 
 
+async def test_new_cluster_without_any_write_has_no_data_sources() -> None:
+    """Revision 1 has no changes, so listeners are not notified of it. Every lookup waited for that, and failed."""
+    ground = await BrokerGround().begin(empty=True)
+    assert ground.vault.revision == 1
+    assert await ground.broker.data_sources() == (1, [])
+
+
 async def test_lookup_returns_no_unreleased_change_of_a_node_fenced_meanwhile() -> None:
     with pytest.raises(Fenced):
         await lookup_of_a_node_fenced_meanwhile()

@@ -29,12 +29,16 @@ class BrokerGround:
         self.broker = SegmentBroker(self.listeners, lambda: self.vault, lambda: self.reads, lambda: self.now_s)
         self._notified = 1
 
-    async def begin(self) -> BrokerGround:
+    async def begin(self, *, empty: bool = False) -> BrokerGround:
+        """`empty`: the broker starts before the vault has applied any revision."""
+        if empty:
+            await self.broker.start()
         follow(self.vault, self.driver)
         self.reads.open(self.vault, self._wait, lambda: self.now_s)
         self.release()
         self.page.serve(10**15, 1)
-        await self.broker.start()
+        if not empty:
+            await self.broker.start()
         self.listeners.open()
         return self
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from palisade.base.http_request import HttpRequests
-from palisade.cli.query import ATTEMPTS, TIMEOUT_S, DataNodes
+from palisade.cli.query import TIMEOUT_S, DataNodes
+from palisade.cli.scenarios.counting import ATTEMPTS
 from palisade.client import Client
 from palisade.client.realtime import RealtimeWriter
 from palisade.client.segment_query import Counted, count_rows, lookup_all

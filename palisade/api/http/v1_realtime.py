@@ -85,9 +85,11 @@ class RealtimeRoutes:
         except TimeoutError:
             if not limit.expired():
                 raise
+            cause = self._ingester.trouble() or NO_KNOWN_CAUSE
             raise RealtimeOpening(
-                f"node {self._node} has not opened the segment within {limit_s:.1f} s and continues; "
-                f"repeat the request with the same writer, at this node ({self._ingester.trouble() or NO_KNOWN_CAUSE})"
+                f"node {self._node} has not opened the segment within {limit_s:.1f} s and continues to open it: "
+                f"{cause}. Repeat the request at the same node with the same writer; without a writer, a repetition "
+                "opens another segment"
             ) from None
 
     async def append(self, request: web.Request) -> web.Response:

@@ -13,9 +13,12 @@ from types import TracebackType
 from typing import Any
 
 from palisade.base.http_request import HttpRequests
-from palisade.cli.query import ATTEMPTS, TIMEOUT_S, DataNodes
+from palisade.cli.query import TIMEOUT_S, DataNodes
 from palisade.client import Client
 from palisade.client.segment_query import AskNode, Counted, count_rows, lookup_all
+
+ATTEMPTS = 8
+"""Within about 6 s, which is longer than a change waits for the lease of a dead node."""
 
 
 class WrongCount(AssertionError):
