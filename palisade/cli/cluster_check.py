@@ -71,10 +71,14 @@ async def answers_of(asking: Sequence[Coroutine[Any, Any, str]]) -> list[str | B
 
 
 async def check_http(address: str, token: StoredToken, timeout_s: float = ASK_S) -> None:
-    """Raises OtherCluster, NoAnswer."""
+    """Raises OtherCluster, WrongPort, NoAnswer."""
+    from palisade.wire.error_codes import WrongPort
+
     async with HttpRequests(timeout_s=timeout_s) as requests:
         answer = await requests.json(address, "/v1/login")
     found = answer.content
+    if isinstance(found, dict) and found.get("code") == WrongPort.code:
+        raise WrongPort(f"{address}: {found.get('detail')}")
     if answer.status != 200 or not isinstance(found, dict):
         raise NoAnswer(address, f"HTTP {answer.status} instead of the cluster ID; the token was not sent")
     require_same(address, str(found.get("cluster_id", "")), token)

@@ -41,9 +41,14 @@ class RequestRefused(Exception):
 
 
 async def checked_header(at: str, credentials: Credentials | None, timeout_s: float = ASK_S) -> dict[str, str]:
-    """The header of requests to `at`. Raises OtherCluster, NoAnswer."""
+    """The header of requests to `at`. Raises OtherCluster, NoAnswer, RequestRefused (another port of a node)."""
+    from palisade.wire.error_codes import WrongPort
+
     if isinstance(credentials, StoredToken):
-        await check_http(at, credentials, min(ASK_S, timeout_s))
+        try:
+            await check_http(at, credentials, min(ASK_S, timeout_s))
+        except WrongPort as error:
+            raise RequestRefused({"code": error.code, "detail": str(error)}) from None
     return header_of(credentials)
 
 

@@ -129,7 +129,7 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 @click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME:TYPE", help="Once for each column.")
 @click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
-@click.option("--writer", default="", help="Name of the writer, whose open segment at --node is continued.")
+@click.option("--writer", default="", help="Name of the writer, whose open segment is continued. Needs --node.")
 @click.option(
     "--replicas",
     type=WholeNumber(1, 64),
@@ -185,7 +185,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
         except click.UsageError as error:
             if not writer.grows:
                 raise
-            session.fail(Failure(USAGE, "usage", f"{error.message}; {again.state()}. {again.text()}", False))
+            text = f"{error.message}; {again.state()}. Correct FILE first. {again.text()}"
+            session.fail(Failure(USAGE, "usage", text, False))
         except BaseException:
             if writer.grows:
                 session.note(f"{again.state()}. {again.text()}")

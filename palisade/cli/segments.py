@@ -100,11 +100,12 @@ def nodes_(session: CliSession) -> None:
 
     async def ask(client: Any) -> list[dict[str, Any]]:
         assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True))
-        addresses = addresses_in(await client.topology())
+        topology = await client.topology()
+        addresses, down = addresses_in(topology), {row["id"] for row in topology["physical"] if row["state"] == "dead"}
         found = await ask_all(addresses, session.deadline_s, silent)
         return [
             node_summary(name, len(assigned.get(name, {})), found.get(name))
-            for name in sorted(assigned.keys() | addresses.keys())
+            for name in sorted(assigned.keys() | addresses.keys() | down)
         ]
 
     rows = session.call(ask, why=lambda: no_answer_from(silent))

@@ -167,3 +167,15 @@ def test_status_shows_a_copy_of_another_role_beside_one_of_the_role(
     assert done.exit_code == 0, done.output
     other, own = json.loads(done.stdout)["copies"]
     assert (other["state"], own["role"]) == ("wrong role", "orders")
+
+
+@pytest.mark.parametrize("command", ["get /a", "status"])
+def test_command_with_a_token_at_the_port_of_another_protocol_names_the_port_to_use(
+    command: str, ports: Mapping[str, str], tmp_path: Path
+) -> None:
+    """The check of the cluster ID, before the token is sent, gave "HTTP 421 instead of the cluster ID"."""
+    token = tmp_path / "token"
+    token.write_text("a-token\ncluster-id: 0f\n")
+    done = CliRunner().invoke(main, [*command.split(), f"--at={ports['stream']}", f"--token-file={token}"])
+    assert done.exit_code == 1, done.output
+    assert all(text in done.stderr for text in (HERE["stream"], USE["http"], ports["stream"])), done.stderr

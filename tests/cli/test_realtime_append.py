@@ -210,9 +210,7 @@ def test_later_invalid_line_names_the_stored_rows(tmp_path: Path, monkeypatch: p
     assert (done.exit_code, len(opened[0].appended)) == (2, BATCH)
     message = json.loads(done.stderr)["error"]["message"]
     assert message.startswith(f"line {BATCH + 6} of {file} is not JSON: ")
-    assert (
-        f"; clicks/0 stays open at node n1 with {BATCH} rows. To continue, repeat the command with --node n1" in message
-    )
+    assert f"; clicks/0 stays open at node n1 with {BATCH} rows. Correct FILE first. To continue, repeat" in message
 
 
 def test_file_in_another_format_opens_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

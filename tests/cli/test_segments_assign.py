@@ -117,7 +117,7 @@ def test_command_gives_the_nodes_its_own_deadline(command: str, monkeypatch: pyt
         return {name: {"keeps": True, "expired": 0, "trashed": 0, "local": 0} for name in addresses}
 
     async def topology(_: Any) -> dict[str, Any]:
-        return {"logical": []}
+        return {"logical": [], "physical": []}
 
     monkeypatch.setattr(segments_module, "ask_all", ask_all)
     monkeypatch.setattr("palisade.client.client.Client.topology", topology)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import socket
 from importlib import import_module
 from typing import Any
@@ -71,6 +72,15 @@ def test_loading_is_no_error_in_json() -> None:
     assert node_summary("n1", 12, found)["error"] is None
 
 
+def test_dead_node_without_copies_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen node was listed only if it was assigned copies (issue 16)."""
+    topology = {"logical": [], "physical": [{"id": "n2", "state": "dead"}, {"id": "n3", "state": "left"}]}
+    monkeypatch.setattr(Client, "topology", AsyncMock(return_value=topology))
+    with cli_node() as node:
+        done = CliRunner().invoke(main, ["segments", "nodes", "--json", "--endpoints", node.endpoint])
+    assert [(row["node"], row["error"]) for row in json.loads(done.stdout)["nodes"]] == [("n2", "no answer")]
+
+
 @pytest.mark.parametrize(
     ("command", "module", "waits"),
     [
@@ -87,7 +97,7 @@ def test_notice_names_the_node_that_has_not_answered(
     with cli_node() as node, socket.create_server(("127.0.0.1", 0)) as frozen:
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
         monkeypatch.setattr(import_module(f"palisade.cli.{module}"), "addresses_in", lambda _: {"n7": address})
-        for name, found in {"topology": {}, "segments_list": {"data_sources": []}}.items():
+        for name, found in {"topology": {"physical": []}, "segments_list": {"data_sources": []}}.items():
             monkeypatch.setattr(Client, name, AsyncMock(return_value=found))
         where = ["--timeout", "1.5", "--endpoints", node.endpoint]
         done = CliRunner().invoke(main, ["segments", *command.split(), *where])
