@@ -15,7 +15,7 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
 from palisade.cli.options import at_option, client_options
-from palisade.cli.session import SILENT, CliSession, no_answer
+from palisade.cli.session import REFUSED_CONNECTION, SILENT, CliSession, no_answer
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -90,7 +90,7 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
         endpoints = await session.checked_endpoints(silent)
         reasons.update(silent)
-        silent.clear()
+        silent = {at: reason for at, reason in silent.items() if reason != REFUSED_CONNECTION}
         while True:
             rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
             final = wrong or any(row["role"] for row in rows) or no_answer(reasons) is None

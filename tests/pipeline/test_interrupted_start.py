@@ -71,6 +71,7 @@ def test_ctrl_c_before_popen_has_returned_leaves_no_process(java: None, monkeypa
         signal.raise_signal(signal.SIGINT)
         return process, thread
 
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)  # of other tests in this process
     monkeypatch.setattr(running, "start_java", interrupted)
     try:
         with pytest.raises(KeyboardInterrupt), running.java_ends_with_a_failed_start():
