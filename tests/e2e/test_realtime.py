@@ -105,7 +105,7 @@ async def test_commands_open_count_close_and_list_a_realtime_segment(ground: Rea
     rows.write_text("[1, null]\n" * 1_000 + "no row\n", encoding="utf-8")
     code, _, err = await palisade(*unnamed, *endpoints)
     assert (code, "line 1001" in err) == (2, True)
-    (left,) = re.findall(r"; (orders/\S+) stays open at node \S+ with 1000 rows\. To continue, repeat", err)
+    (left,) = re.findall(r"; (orders/\S+) stays open at node \S+ with 1000 rows\. Correct FILE first\. To", err)
     assert left in await run("segments", "realtime", "list", "orders")
     await run("segments", "realtime", "close", left)
 

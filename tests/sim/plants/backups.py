@@ -157,7 +157,7 @@ def watches_that_end_at_each_reconnection(patch: Patch) -> None:
     patch.setattr(Watch, "_ends_with_its_history", ends)
 
 
-@caught_by("lease safety", on=replace(AT_ONCE, seed=36))
+@caught_by("lease safety", on=replace(AT_ONCE, seed=39))
 def leases_for_any_history(patch: Patch) -> None:
     """And gets leases from the restored cluster, until it detects the restore by itself (F1, R7)."""
     revisions_of_any_history(patch)

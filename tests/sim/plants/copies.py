@@ -74,7 +74,7 @@ def nodes_that_do_not_find_their_copies(patch: Patch) -> None:
     patch.setattr(SegmentHolder, "read_recorded", read_recorded)
 
 
-@caught_by("segment counts", on=Stage("segments", 24), says="rows are counted")
+@caught_by("segment counts", on=Stage("segments", 28), says="rows are counted")
 def counts_that_keep_the_positions_of_earlier_attempts(patch: Patch) -> None:
     """A growing segment is not asked again, although it may have been handed off since."""
     patch.setattr(segment_query, "unchanging", lambda known, recorded: known)
@@ -129,6 +129,6 @@ def hand_offs_in_two_transactions(patch: Patch) -> None:
     patch.setattr(RealtimeHandOff, "_publish", in_two)
 
 
-@caught_by("segment rows", on=Stage("segments", 7, CUT_OFF, Settings()), says="which was given up")
+@caught_by("segment rows", on=Stage("segments", 11, CUT_OFF, Settings()), says="which was given up")
 def rows_acknowledged_without_an_announcement(patch: Patch) -> None:
     patch.setattr(LeasedAnnouncements, "is_announced", lambda self, name: True)

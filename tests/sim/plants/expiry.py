@@ -28,7 +28,7 @@ DAMAGED = tuple(
 """Of each node in turn; low amounts kill it."""
 RULES_BEHIND_A_CUT = Stage(
     "expiry",
-    2,
+    5,
     tuple(
         Fault(2.0 + 4.5 * number, Kind.ISOLATE, node, for_s=3.5)
         for number, member in enumerate(("n1", "n2", "n3") * 2)
@@ -40,7 +40,7 @@ RULES_BEHIND_A_CUT = Stage(
 longer than their leases. Rules change so often that one is taken back meanwhile."""
 
 
-@caught_by("segment copies", on=Stage("expiry", 33))
+@caught_by("segment copies", on=Stage("expiry", 38))
 def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
     """They are not read again directly before the removal, and may have been taken back."""
     patch.setattr(RetentionWorker, "_still", lambda self, name, rules: True)
@@ -103,7 +103,7 @@ def reads_of_copies_without_a_check(patch: Patch) -> None:
     patch.setattr(SegmentStore, "read", read)
 
 
-@caught_by("segment rows", on=Stage("expiry", 6, DAMAGED, Settings()))
+@caught_by("segment rows", on=Stage("expiry", 9, DAMAGED, Settings()))
 def damage_of_a_log_that_counts_as_a_torn_end(patch: Patch) -> None:
     """A start removes the rows from there on, which were acknowledged."""
     patch.setattr(log, "check_torn", lambda data, offset, name, *, replica=False: None)

@@ -30,7 +30,7 @@ def lookups_from_the_view_alone(patch: Patch) -> None:
     patch.setattr(SegmentBroker, "_current", current)
 
 
-@caught_by("segment lookups", on=Stage("segments", 3), says="is marked as loaded")
+@caught_by("segment lookups", on=Stage("segments", 5), says="is marked as loaded")
 def marks_without_an_announcement(patch: Patch) -> None:
     """The coordinator marks segments as loaded that are published, and compares only their records."""
     original = SegmentCoordinator._txn
