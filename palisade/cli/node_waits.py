@@ -72,9 +72,10 @@ def text_of(status: Mapping[str, Any]) -> str | None:
     if not waits:
         return None
     waited_for = waits[0]["waits_for"]
-    former = [former_leases(each["node"]) for each in waited_for if each["node"].startswith("(")]
-    nodes = sorted(each["node"] for each in waited_for if each["until_ms"] is not None and each["node"][0] != "(")
+    leased = [each["node"] for each in waited_for if each["until_ms"] is not None]
+    nodes = sorted(name for name in leased if not name.startswith("("))
     reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
+    former = [former_leases(name) for name in leased if name.startswith("(")]
     reasons = [*(f"for {leases}, until they expire" for leases in former), *reasons]
     if nodes:
         until = "it acknowledges a change or its lease ends"

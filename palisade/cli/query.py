@@ -67,6 +67,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
                 return await count_rows(
                     lookup,
                     nodes.rows,
+                    attempts=None,
                     rng=random.Random(),
                     pause=pause,
                     progress=progress,

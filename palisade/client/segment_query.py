@@ -110,7 +110,7 @@ async def count_rows(
     lookup: Lookup,
     ask: AskNode,
     *,
-    attempts: int | None = None,
+    attempts: int | None,
     rng: random.Random,
     pause: Callable[[float], Awaitable[None]],
     progress: CountProgress | None = None,
