@@ -73,14 +73,16 @@ def test_ctrl_c_before_popen_has_returned_leaves_no_process(java: None, monkeypa
 
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)  # of other tests in this process
     monkeypatch.setattr(running, "start_java", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a SparkContext of another test left its own
     try:
         with pytest.raises(KeyboardInterrupt), running.java_ends_with_a_failed_start():
             java_gateway.Popen(["/bin/sleep", "600"])
         assert started[0].returncode == -signal.SIGKILL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
+        signal.signal(signal.SIGINT, before)
         started[0].kill()
         started[0].wait()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def alive(process: int) -> bool:
