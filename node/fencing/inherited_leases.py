@@ -15,19 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from palisade.fencing.former_leases import former_name, is_former
 from palisade.fencing.release import Registration
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import SystemWrite
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.fencing.holder_registry import PREFIX, registrations, value_of
 
-FORMER = "(before generation "
-"""Nodes have no brackets in their names (`base.identifier.check_id`)."""
-
 
 def record_name(generation: int) -> str:
     """The record for all holders before `generation`."""
-    return f"{PREFIX}{FORMER}{generation})"
+    return f"{PREFIX}{former_name(generation)}"
 
 
 def waiting_for_former(records: SystemRecords, generation: int) -> SystemWrite:
@@ -50,6 +48,6 @@ def waiting_for_former(records: SystemRecords, generation: int) -> SystemWrite:
 def counted_by(timing: FenceTiming, registered: Iterable[Registration]) -> list[Registration]:
     """Unknown leases count at least as long as those of the leader itself."""
     return [
-        replace(each, lease_s=max(each.lease_s, timing.fence_s)) if each.node.startswith(FORMER) else each
+        replace(each, lease_s=max(each.lease_s, timing.fence_s)) if is_former(each.node) else each
         for each in registered
     ]

@@ -80,8 +80,10 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         return await load_entries(client, entries, count)
 
     def remark() -> str | None:
-        done = f"at least {written:,} of {total:,} entries were written; repeat the command to continue"
-        return done if total else None
+        if not total:
+            return None
+        done = f"at least {written:,} of {total:,} entries were" if written else "some entries may have been"
+        return f"{done} written; repeat the command to continue"
 
     with session.note_after_ctrl_c(remark):
         report = session.call(run, notice=False, warns_of_writes=False)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from palisade.cli.waiting import silence_s
+from palisade.fencing.former_leases import former_leases, is_former
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -73,9 +74,9 @@ def text_of(status: Mapping[str, Any]) -> str | None:
         return None
     waited_for = waits[0]["waits_for"]
     leased = [each["node"] for each in waited_for if each["until_ms"] is not None]
-    nodes = sorted(name for name in leased if not name.startswith("("))
+    nodes = sorted(name for name in leased if not is_former(name))
     reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
-    former = [former_leases(name) for name in leased if name.startswith("(")]
+    former = [former_leases(name) for name in leased if is_former(name)]
     reasons = [*(f"for {leases}, until they expire" for leases in former), *reasons]
     if nodes:
         until = "it acknowledges a change or its lease ends"
@@ -84,9 +85,3 @@ def text_of(status: Mapping[str, Any]) -> str | None:
         *others, last = nodes
         reasons = [f"for {', '.join(others)}{' and ' if others else ''}{last}, until {until}", *reasons]
     return f"{status['member']} waits {'; '.join(reasons)}" if reasons else None
-
-
-def former_leases(name: str) -> str:
-    """The text for the record of the unknown holders before a restore, whose name is such as "(before generation 2)"
-    (`node/fencing/inherited_leases.py`)."""
-    return f"leases from {name[1:-1]}"

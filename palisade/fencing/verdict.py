@@ -15,6 +15,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from palisade.fencing.former_leases import former_leases, is_former
+
 
 class Judgement(enum.StrEnum):
     ACKED = "acked"
@@ -86,7 +88,10 @@ def judge(facts: Facts, revision: int, now: float) -> Judged:
     until = facts.granted_at + facts.proceed_s
     if now >= until:
         return Judged(node, Judgement.FENCED_SAFE, None, f"{node} has not answered, and its lease has expired")
-    reason = f"{node} has not acknowledged revision {revision}, and may serve for another {until - now:.1f} s"
+    left = f"for another {until - now:.1f} s"
+    if is_former(node):
+        return Judged(node, Judgement.PENDING, until, f"{former_leases(node)} may be in use {left}")
+    reason = f"{node} has not acknowledged revision {revision}, and may serve {left}"
     return Judged(node, Judgement.PENDING, until, reason)
 
 

@@ -115,19 +115,26 @@ def test_listener_of_an_election_says_that_it_has_ended(run: Run, monkeypatch: p
     )
 
 
-def test_load_counts_the_entries_that_are_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("written", "remark"), [(2, "at least 2 of 3 entries were written"), (0, "some entries may have been written")]
+)
+def test_load_counts_the_entries_that_are_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, remark: str
+) -> None:
     (tmp_path / "rows").write_text("".join(f'{{"key": "/n/{n}", "value": "x"}}\n' for n in range(3)))
     bulk_load: Any = importlib.import_module("palisade.client.bulk_load")
     load_entries = bulk_load.load_entries
 
     async def interrupted(store: Any, entries: Any, progress: Any) -> Any:
-        await load_entries(store, entries[:2], lambda done, total: progress(done, 3))
+        progress(0, 3)
+        if written:
+            await load_entries(store, entries[:written], lambda done, total: progress(done, 3))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bulk_load, "load_entries", interrupted)
     result = run("load", str(tmp_path / "rows"))
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "palisade: at least 2 of 3 entries were written; repeat the command to continue\n"
+    assert result.stderr == f"palisade: {remark}; repeat the command to continue\n"
 
 
 def test_backup_reports_that_its_file_was_not_written(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from palisade.fencing.errors import InvariantBroken, NotLeading
+from palisade.fencing.former_leases import former_name
 from palisade.fencing.messages import FencedMessage, GrantMessage, HolderId, HolderPhase, Renew
 from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import NotGranted, Registration, Releases
-from palisade.fencing.verdict import Judgement, VerdictOutcome
+from palisade.fencing.verdict import Facts, Judgement, VerdictOutcome, judge
 from tests.support.fencing_pair import T_FENCE, T_PROCEED, TIMING, Pair
 
 
@@ -52,6 +53,13 @@ def test_unreachable_holder_delays_release_until_t_proceed() -> None:
     assert pair.leader.advance(pair.now) == 1
     assert not pair.holders["n2"].serves(pair.now)
     assert pair.leader.take_released()[0].by_fence
+
+
+def test_former_leases_are_named_by_what_they_are() -> None:
+    """The record of unknown holders has a name that no node has (issue 16: "(before generation 2) has not ...")."""
+    judged = judge(Facts(former_name(2), True, 0, 9.0, False, 3.0), 1, 10.5)
+    assert (judged.judgement, judged.until) == (Judgement.PENDING, 12.0)
+    assert judged.reason == "leases from before generation 2 may be in use for another 1.5 s"
 
 
 def test_fenced_holder_delays_no_release() -> None:
