@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tests.support.spark_home import HOME, installed, make_home
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -34,15 +35,17 @@ CREATED_S = 300.0
 
 @cache
 def short_lived() -> dict[str, str]:
-    """The environment of every JVM. Makes the archive if there is none."""
+    """The environment of every JVM. Makes the archive and the home of Spark if there are none."""
     archive = _place()
     with (archive.parent / "spark-classes.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        make_home()
         if not archive.exists():
             for old in archive.parent.glob("spark-*.jsa"):
                 old.unlink()
             _create(archive)
-    return {"JDK_JAVA_OPTIONS": f"{OPTIONS} -XX:SharedArchiveFile={archive} {STDOUT_IS_PARSED}"}
+    options = f"{OPTIONS} -XX:SharedArchiveFile={archive} {STDOUT_IS_PARSED}"
+    return {"JDK_JAVA_OPTIONS": options, "SPARK_HOME": str(HOME)}
 
 
 def _place() -> Path:
@@ -51,16 +54,9 @@ def _place() -> Path:
     java = os.path.join(home, "bin", "java") if home else "java"
     plain = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
     version = subprocess.run([java, "-version"], env=plain, capture_output=True, timeout=60, check=True).stderr
-    jars = _spark_home() / "jars"
+    jars = installed() / "jars"
     key = hashlib.sha256(b"%b %d %b" % (version, jars.stat().st_mtime_ns, Path(__file__).read_bytes())).hexdigest()
     return Path(sys.prefix) / f"spark-{key[:16]}.jsa"
-
-
-def _spark_home() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
 
 
 def _create(archive: Path) -> None:
@@ -68,6 +64,7 @@ def _create(archive: Path) -> None:
     part.unlink(missing_ok=True)
     variables = {
         "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": OPTIONS,
+        "SPARK_HOME": str(HOME),
         "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={part} -Xlog:disable",
     }  # fmt: skip
     done = subprocess.run(

@@ -23,6 +23,7 @@ from typing import Any
 from tests.faults import kernel
 from tests.support.processes import free_port, until
 from tests.support.spark_classes import short_lived
+from tests.support.spark_home import HOME
 
 ROOT = Path(__file__).parents[2]
 CALLS = "tests.support.spark_calls"
@@ -152,16 +153,15 @@ class StandaloneSpark:
             await self._logged(f"worker{number}", "Successfully registered with master")
 
     def _start(self, name: str, role: str, *arguments: str, **variables: str) -> None:
-        home = Path(importlib.import_module("pyspark").__file__ or "").parent
         program = f"org.apache.spark.deploy.{role.lower()}.{role}"
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), program, *arguments],
+                    [str(HOME / "bin" / "spark-class"), program, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=environment(SPARK_HOME=str(home), **variables),
+                    env=environment(**variables),
                     cwd=self._folder,
                     start_new_session=True,
                     preexec_fn=kernel.die_with_parent,
