@@ -108,8 +108,9 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
 
 def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -> None:
     shape = {"file": file, **asdict(header), "size_bytes": end.size_bytes, "blake2b": end.digest.hex()}
+    name = "stdout" if file == STDOUT else file
     text = (
-        f"{file}: revision {header.revision} of {header.cluster} (generation {header.generation}), "
+        f"{name}: revision {header.revision} of {header.cluster} (generation {header.generation}), "
         f"{counted(header.keys, 'key')}, {end.size_bytes} bytes, complete and verified"
     )
     if file == STDOUT:

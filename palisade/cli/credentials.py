@@ -43,7 +43,7 @@ def node_credentials(environ: Mapping[str, str]) -> Credentials | None:
 
 def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> str:
     """Raises click.UsageError if there is no password and no terminal for a prompt."""
-    if "PALISADE_PASSWORD" in environ:
+    if environ.get("PALISADE_PASSWORD"):
         return environ["PALISADE_PASSWORD"]
     if environ.get("PALISADE_PASSWORD_FILE"):
         return text_in(environ["PALISADE_PASSWORD_FILE"], "password")

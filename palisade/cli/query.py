@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from palisade.client.segment_query import Counted
 
 TIMEOUT_S = 3.0
+"""Of a request to a data node. So long, a node that gave no answer is not asked again."""
+LEAST_S = 1.0
+"""Of a lookup that begins shortly before --timeout."""
 
 
 @click.group()
@@ -57,7 +60,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
             nodes = DataNodes(client, requests)
 
             async def lookup() -> Any:
-                return await lookup_all(client, data_source, start, end)
+                return await lookup_all(client, data_source, start, end, lambda: max(until - now(), LEAST_S))
 
             async def pause(s: float) -> None:
                 waiting.look()
@@ -94,16 +97,25 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
 
 
 class DataNodes:
-    """Requests row counts from data nodes over HTTP. Looks up the addresses once, and again for an unknown node."""
+    """Requests row counts from data nodes over HTTP. Looks up the addresses once, and again for an unknown node.
+
+    Many segments have copies on one node. If it is frozen, only the requests under way wait for it."""
 
     def __init__(self, client: Any, requests: HttpRequests) -> None:
         self._client, self._requests = client, requests
         self._addresses: dict[str, str] = {}
+        self._silent: dict[str, tuple[float, str]] = {}
+        """Until when a node is not asked, and why, by node."""
 
     async def rows(self, node: str, segment: str) -> int:
-        """Raises NodeFailed."""
+        """Raises CountFailed."""
         from palisade.client.segment_query import CountFailed
 
+        now = asyncio.get_running_loop().time
+        began = now()
+        until, why = self._silent.get(node, (0.0, ""))
+        if began < until:
+            raise CountFailed(why)
         if node not in self._addresses:
             self._addresses |= addresses_in(await self._client.topology())
         if node not in self._addresses:
@@ -112,6 +124,8 @@ class DataNodes:
         try:
             answer = await self._requests.json(self._addresses[node], path, params={"columns": "none"})
         except NoAnswer as error:
+            if now() - began > TIMEOUT_S / 2:  # not a refused connection
+                self._silent[node] = now() + TIMEOUT_S, str(error)
             raise CountFailed(str(error)) from error
         if answer.status != 200 or type(answer.content.get("rows")) is not int:
             raise CountFailed(f"{node} answered with HTTP {answer.status}")

@@ -70,7 +70,8 @@ def restore(
         raise click.UsageError("--id makes the folder of one node, --nodes and --base-port those of a local cluster")
     local = (3 if nodes is None else nodes, 7400 if base_port is None else base_port)
     request = RestoreRequest(data_dir, node, *local, cluster, generation)
-    report = attempt(session, file, request)
+    with session.note_after_ctrl_c(lambda: f"the restore was interrupted; {left(data_dir)}"):
+        report = attempt(session, file, request)
     nodes_shape = {name: str(folder) for name, folder in report.folders.items()}
     header = report.header
     shape = {
@@ -90,6 +91,11 @@ def restore(
         f"{counted(header.keys, 'key')}; start it with '{begins}'"
     )
     session.answer(shape, text)
+
+
+def left(folder: Path) -> str:
+    """What an interrupted restore leaves."""
+    return f"{folder} {'is complete' if folder.is_dir() and any(folder.iterdir()) else 'was not written'}"
 
 
 def note_used_port(session: CliSession, layout: Layout) -> None:

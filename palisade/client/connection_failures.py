@@ -17,7 +17,6 @@ class ConnectionFailures:
         self._reasons.clear()
 
     def failed(self, address: str, reason: str) -> None:
-        self._reasons.pop(address, None)
         self._reasons[address] = reason
 
     def add(self, reasons: Mapping[str, str]) -> None:
@@ -25,7 +24,7 @@ class ConnectionFailures:
 
     @property
     def text(self) -> str:
-        """All reasons, the latest last."""
+        """All reasons, in the order in which the addresses failed first, so that a notice changes little."""
         return text_of(self._reasons)
 
     def text_beside(self, silent: Iterable[str]) -> str:

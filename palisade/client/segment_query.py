@@ -163,23 +163,31 @@ def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:
     return checked
 
 
-async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dict[str, Any]:
+async def lookup_all(
+    client: Any, data_source: str, start: str, end: str, left_s: Callable[[], float] | None = None
+) -> dict[str, Any]:
     """A `Lookup` of `palisade.Client`. The list is read first: a segment that is loaded after it is in the answer.
+    `left_s`: the time that is left; None: each request has the timeout of the client.
 
     Raises ListCut.
     """
     interval = interval_of(start, end)
-    listed = await client.segments_list(data_source)
+    listed = await client.segments_list(data_source, **limited(left_s))
     if listed["count"] > len(listed["segments"]):
         raise ListCut(
             f"data source {data_source} has {counted(listed['count'], 'segment')}, of which only "
             f"{len(listed['segments'])} are listed, so a count could lack a segment that is not loaded yet: publish to "
             "several data sources"
         )
-    found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
+    found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow", **limited(left_s))
     rows = {each["segment"]: each["rows"] for each in listed["segments"] if not each.get("ingester") or each["digest"]}
     records = {each["segment"]: each for each in listed["segments"]}
     return {**found, "loading": not_loaded(listed["segments"], found, interval), "rows": rows, "records": records}
+
+
+def limited(left_s: Callable[[], float] | None) -> dict[str, float]:
+    """The timeout of a request, if it is limited."""
+    return {} if left_s is None else {"timeout_s": left_s()}
 
 
 def not_loaded(listed: Iterable[Mapping[str, Any]], found: Mapping[str, Any], interval: Interval) -> list[str]:

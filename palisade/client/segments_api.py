@@ -32,8 +32,7 @@ from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentError, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 5.0, 0.05
-"""How long a lookup is repeated: longer than a change waits for the lease of a dead node (T_proceed, 3.31 s). Clients
-with a shorter deadline wait for that one."""
+"""How long a lookup is repeated by default: longer than a change waits for the lease of a dead node (3.31 s)."""
 
 TEMPORARY = (VaultError, BrokerNotSynced, ReadPending)
 """This node cannot answer at the moment; another one may."""
@@ -97,11 +96,11 @@ class SegmentsApi(ABC):
         found: int = await self._call("segments_lease", lease, ttl_ms)
         return found
 
-    async def _look_up(self, name: str, *arguments: Any) -> Any:
+    async def _look_up(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         """A lookup. While this node is fenced, is starting or has not applied a release, the request is repeated here
-        and sent to the other nodes. Raises Unavailable with the cause if the node is fenced because there is no
-        leader."""
-        limit_s = min(WAIT_S, self._deadline_s)
+        and sent to the other nodes, until `timeout_s` (None: the timeout of this client). Raises Unavailable with the
+        cause if the node is fenced because there is no leader."""
+        limit_s = self._deadline_s if timeout_s is None else timeout_s
         until = asyncio.get_running_loop().time() + limit_s
         try:
             return await self._call(name, *arguments, timeout_s=max(limit_s, PAUSE_S))
@@ -139,7 +138,7 @@ class SegmentsApi(ABC):
             self._refused_now = None
 
     async def segments_lookup(
-        self, data_source: str, start: str, end: str, *, on_missing: str = "fail"
+        self, data_source: str, start: str, end: str, *, on_missing: str = "fail", timeout_s: float | None = None
     ) -> dict[str, Any]:
         """What answers a query: `segments` with their nodes, `missing`, `unserved`, `revision`, `complete`.
 
@@ -148,7 +147,7 @@ class SegmentsApi(ABC):
         """
         if on_missing not in ("fail", "warn", "allow"):
             raise ValueError(f"on_missing: {on_missing!r:.60} is not fail, warn or allow")
-        found: dict[str, Any] = await self._look_up("segments_lookup", data_source, start, end)
+        found: dict[str, Any] = await self._look_up("segments_lookup", data_source, start, end, timeout_s=timeout_s)
         if found["missing"] and on_missing == "fail":
             raise SegmentsUnavailable(found["missing"])
         if found["missing"] and on_missing == "warn":
@@ -157,9 +156,9 @@ class SegmentsApi(ABC):
             found["warning"] = f"{counted(number, 'segment')} {has} no server: the answer is not complete"
         return found
 
-    async def segments_list(self, data_source: str = "") -> dict[str, Any]:
+    async def segments_list(self, data_source: str = "", *, timeout_s: float | None = None) -> dict[str, Any]:
         """`data_sources`; or with a data source, `segments`: every record, its state and its nodes."""
-        found: dict[str, Any] = await self._look_up("segments_list", data_source)
+        found: dict[str, Any] = await self._look_up("segments_list", data_source, timeout_s=timeout_s)
         return found
 
     async def segment(self, name: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Whereabouts:
 
 def unconnected(why: str, silent: Collection[str]) -> str:
     """Why a client without a connection has none. `silent`: the addresses that have not responded yet."""
-    return f"connecting to {why}" if silent else f"no connection to a node ({why})"
+    return f"no connection yet: {why}" if silent else f"no connection to a node ({why})"
 
 
 def beside(error: Exception, found: Whereabouts | None, unreached: Mapping[str, str]) -> Exception:

@@ -432,4 +432,5 @@ def test_restore_leaves_nothing_after_ctrl_c(
 
     monkeypatch.setattr(backup_file, "read_parts", interrupted)
     result = run("restore", str(backup), "--data-dir", str(tmp_path / "d"), exit_code=130)
-    assert (result.output, names(tmp_path)) == ("", [])
+    assert (result.stdout, names(tmp_path)) == ("", [])
+    assert result.stderr == f"palisade: the restore was interrupted; {tmp_path / 'd'} was not written\n"

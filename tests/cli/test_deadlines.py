@@ -340,7 +340,7 @@ def test_activation_shows_that_it_waits_for_a_frozen_copy(
         done = CliRunner().invoke(main, ["activation", *arguments, "--endpoints", store])
     assert f"palisade: waiting: no answer yet from the copies {frozen}\n" in done.stderr
     if "force" in options:
-        assert f"palisade: waiting: connecting to {frozen}: no answer" in done.stderr
+        assert f"palisade: waiting: no connection yet: {frozen}: no answer" in done.stderr
 
 
 def test_backup_waits_for_the_addresses_that_have_not_answered(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
+from palisade.cli.main import main
 from palisade.client.session import StreamSession
 from tests.support.waiting import until_in_thread
 
@@ -151,6 +152,19 @@ def test_backup_reports_that_its_file_was_not_written(
     result = run("backup", "--overwrite", str(tmp_path / "b"))
     assert (result.exit_code, (tmp_path / "b").read_bytes()) == (130, b"older")
     assert result.stderr == f"palisade: the backup was interrupted; {tmp_path / 'b'} was not changed\n"
+
+
+def test_restore_reports_that_its_folder_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: Any) -> Any:
+        (tmp_path / "copy" / "n1").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("palisade.node.restore.restore", interrupted)
+    (tmp_path / "b").write_bytes(b"")
+    command = ("restore", str(tmp_path / "b"), "--data-dir", str(tmp_path / "copy"))
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == f"palisade: the restore was interrupted; {tmp_path / 'copy'} is complete\n"
 
 
 def reads_stdin(pid: int) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from palisade.base.http_request import NoAnswer
+from palisade.cli import query
 from palisade.cli import waiting as waiting_module
 from palisade.cli.main import main
 from palisade.cli.query import DataNodes
@@ -162,3 +164,29 @@ def test_count_that_ends_without_an_answer_names_the_node(
         f"UNAVAILABLE: 1 segment not counted: {FIRST} (n2: no answer in time). Start the stopped nodes" in done.stderr
     )
     assert name(1) in done.stderr
+
+
+async def test_node_that_gave_no_answer_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count with the leader just frozen took 12 s: each of its segments waited 3 s for the same node (issue 16)."""
+    asked: list[str] = []
+
+    class Requests:
+        async def json(self, address: str, path: str, **_: Any) -> Any:
+            asked.append(address)
+            await asyncio.sleep(0 if len(asked) < 2 else query.TIMEOUT_S)
+            raise NoAnswer("http://one", "connection refused" if len(asked) < 2 else "no answer in time")
+
+    class Topology:
+        async def topology(self) -> dict[str, Any]:
+            return {}
+
+    monkeypatch.setattr(query, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(query, "addresses_in", lambda _: {"n1": "one", "n2": "two"})
+    nodes = DataNodes(Topology(), Requests())  # type: ignore[arg-type]
+    for node in ("n1", "n1", "n1", "n2"):
+        with pytest.raises(CountFailed):
+            await nodes.rows(node, name(1))
+    assert asked == ["one", "one", "two"], "a node that refuses the connection is asked again"
+    with pytest.raises(CountFailed, match="no answer in time"):
+        await nodes.rows("n1", name(1))
+    assert asked == ["one", "one", "two", "one"], "after the time of a request"

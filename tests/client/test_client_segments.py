@@ -112,3 +112,20 @@ async def test_lookup_is_repeated_while_its_node_may_not_answer(
     assert not refusals
     assert troubles == [None, str(error), str(error)], "commands show it while they wait"
     assert client.trouble is None
+
+
+async def test_lookup_is_repeated_until_its_timeout(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was given up after 5 s, or with the timeout of the client, if that is shorter (issue 16)."""
+    monkeypatch.setattr(client, "_deadline_s", 0.05)
+    monkeypatch.setattr(client, "_other_nodes", tuple)
+    tried = 0
+
+    async def refused(*_: Any, **options: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        raise Fenced("cut off")
+
+    monkeypatch.setattr(client, "_call", refused)
+    with pytest.raises(Fenced, match="cut off"):
+        await client.segments_list(timeout_s=0.4)
+    assert tried > 4

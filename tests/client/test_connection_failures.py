@@ -17,7 +17,7 @@ def test_failures_have_the_reason_of_every_address() -> None:
     failures.failed("c:1", "no answer in time")
     assert failures.text == "a:1, c:1: no answer in time; b:1: no leader is known"
     failures.failed("a:1", "connection refused")
-    assert failures.text == "b:1: no leader is known; c:1: no answer in time; a:1: connection refused"
+    assert failures.text == "a:1: connection refused; b:1: no leader is known; c:1: no answer in time"
 
 
 def test_advice_to_retry_is_not_in_the_middle_of_the_reasons() -> None:

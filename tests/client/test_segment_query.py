@@ -212,10 +212,14 @@ class Lister:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    async def segments_list(self, data_source: str) -> dict[str, Any]:
+    async def segments_list(self, data_source: str, **limits: float) -> dict[str, Any]:
+        self.limits = [limits]
         return {"count": self.count, "segments": [{"segment": name(1), "state": "served", "rows": 7}]}
 
-    async def segments_lookup(self, data_source: str, start: str, end: str, on_missing: str) -> dict[str, Any]:
+    async def segments_lookup(
+        self, data_source: str, start: str, end: str, on_missing: str, **limits: float
+    ) -> dict[str, Any]:
+        self.limits.append(limits)
         return {"segments": [part(name(1))], "missing": [], "unserved": [], "revision": 9}
 
 
@@ -226,3 +230,9 @@ async def test_count_over_a_list_that_is_cut_is_refused() -> None:
     assert (found["loading"], found["rows"]) == ([], {name(1): 7})
     with pytest.raises(ListCut, match="2 segments, of which only 1 are listed"):
         await lookup_all(Lister(2), *where)
+
+
+async def test_lookups_of_a_count_share_the_time_that_is_left() -> None:
+    lister, left = Lister(1), iter([60.0, 20.0])
+    await lookup_all(lister, "flights", "2013-01-01", "2013-02-01", lambda: next(left))
+    assert lister.limits == [{"timeout_s": 60.0}, {"timeout_s": 20.0}]

@@ -28,6 +28,7 @@ SECRET = {"PALISADE_PASSWORD": "alices password"}
         (None, "token", {"PALISADE_USER": "bob", **SECRET}, Token("pt1.a.b")),
         (None, None, {"PALISADE_TOKEN_FILE": "token"}, Token("pt1.a.b")),
         ("alice", None, {"PALISADE_PASSWORD_FILE": "token"}, Password("alice", "pt1.a.b")),
+        ("alice", None, {"PALISADE_PASSWORD": "", "PALISADE_PASSWORD_FILE": "token"}, Password("alice", "pt1.a.b")),
         (None, None, {"PALISADE_JOIN_TOKEN": "a join token"}, node_proof("a join token")),
         (None, None, {"PALISADE_JOIN_TOKEN": "a join token", "PALISADE_USER": "bob", **SECRET},
          Password("bob", "alices password")),
