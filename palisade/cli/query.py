@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from palisade.client.segment_query import Counted
 
 TIMEOUT_S = 3.0
-"""Of a request to a data node. So long, a node that gave no answer is not asked again."""
+"""Of a request to a data node, and the time during which a node that gave no answer is not asked again."""
 LEAST_S = 1.0
 """Of a lookup that begins shortly before --timeout."""
 

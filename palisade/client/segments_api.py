@@ -142,7 +142,8 @@ class SegmentsApi(ABC):
     ) -> dict[str, Any]:
         """What answers a query: `segments` with their nodes, `missing`, `unserved`, `revision`, `complete`.
 
-        Linearizable. Raises SegmentsUnavailable with the exact list if segments have no server, unless `on_missing` is
+        Linearizable. `timeout_s`: seconds during which it is repeated while a node may not answer; None: the timeout of
+        the client. Raises SegmentsUnavailable with the exact list if segments have no server, unless `on_missing` is
         "warn" or "allow"; NoSuchDataSource, BrokerNotSynced.
         """
         if on_missing not in ("fail", "warn", "allow"):
@@ -157,7 +158,8 @@ class SegmentsApi(ABC):
         return found
 
     async def segments_list(self, data_source: str = "", *, timeout_s: float | None = None) -> dict[str, Any]:
-        """`data_sources`; or with a data source, `segments`: every record, its state and its nodes."""
+        """`data_sources`; or with a data source, `segments`: every record, its state and its nodes. `timeout_s`: as of
+        `segments_lookup`."""
         found: dict[str, Any] = await self._look_up("segments_list", data_source, timeout_s=timeout_s)
         return found
 
