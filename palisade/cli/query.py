@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,7 +58,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
         now = asyncio.get_running_loop().time
         until = now() + session.deadline_s
         async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests, waiting.reading(client):
-            nodes = DataNodes(client, requests)
+            nodes = DataNodes(client, requests, now)
 
             async def lookup() -> Any:
                 return await lookup_all(client, data_source, start, end, lambda: max(until - now(), LEAST_S))
@@ -101,8 +102,9 @@ class DataNodes:
 
     Many segments have copies on one node. If it is frozen, only the requests under way wait for it."""
 
-    def __init__(self, client: Any, requests: HttpRequests) -> None:
-        self._client, self._requests = client, requests
+    def __init__(self, client: Any, requests: HttpRequests, now: Callable[[], float]) -> None:
+        """`now`: seconds on a clock that never goes back."""
+        self._client, self._requests, self._now = client, requests, now
         self._addresses: dict[str, str] = {}
         self._silent: dict[str, tuple[float, str]] = {}
         """Until when a node is not asked, and why, by node."""
@@ -111,8 +113,7 @@ class DataNodes:
         """Raises CountFailed."""
         from palisade.client.segment_query import CountFailed
 
-        now = asyncio.get_running_loop().time
-        began = now()
+        began = self._now()
         until, why = self._silent.get(node, (0.0, ""))
         if began < until:
             raise CountFailed(why)
@@ -124,8 +125,9 @@ class DataNodes:
         try:
             answer = await self._requests.json(self._addresses[node], path, params={"columns": "none"})
         except NoAnswer as error:
-            if now() - began > TIMEOUT_S / 2:  # not a refused connection
-                self._silent[node] = now() + TIMEOUT_S, str(error)
+            ended = self._now()
+            if ended - began > TIMEOUT_S / 2:  # not a refused connection
+                self._silent[node] = ended + TIMEOUT_S, str(error)
             raise CountFailed(str(error)) from error
         if answer.status != 200 or type(answer.content.get("rows")) is not int:
             raise CountFailed(f"{node} answered with HTTP {answer.status}")

@@ -130,7 +130,8 @@ def test_backup_to_stdout_prints_only_its_bytes(take: Callable[..., Result], bac
     result = take("-", "--json")
     assert result.stdout_bytes[: len(MAGIC)] == MAGIC
     assert len(result.stdout_bytes) == backup.stat().st_size
-    assert "complete and verified" in result.stderr
+    assert result.stderr.startswith("stdout: revision ")
+    assert result.stderr.endswith("complete and verified\n")
 
 
 def test_existing_file_is_replaced_only_with_overwrite(take: Callable[..., Result], tmp_path: Path) -> None:

@@ -144,7 +144,10 @@ def test_count_that_ends_without_an_answer_names_the_node(
 ) -> None:
     """It gave the number of segments only, and not the frozen node (issue 16)."""
 
-    async def lookup_all(*_: Any) -> dict[str, Any]:
+    limits: list[float] = []
+
+    async def lookup_all(*arguments: Any) -> dict[str, Any]:
+        limits.append(arguments[-1]())
         segment = {"segment": name(1), "from": FROM, "to": TO, "nodes": ["n2"]}
         return {**(await Cluster(segments=[segment]).lookup()), "rows": {name(1): 5}}
 
@@ -164,29 +167,30 @@ def test_count_that_ends_without_an_answer_names_the_node(
         f"UNAVAILABLE: 1 segment not counted: {FIRST} (n2: no answer in time). Start the stopped nodes" in done.stderr
     )
     assert name(1) in done.stderr
+    assert set(limits) == {query.LEAST_S}, "a lookup has the rest of --timeout, but not less than this"
 
 
 async def test_node_that_gave_no_answer_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A count with the leader just frozen took 12 s: each of its segments waited 3 s for the same node (issue 16)."""
-    asked: list[str] = []
+    asked, now_s = list[str](), 100.0
 
     class Requests:
         async def json(self, address: str, path: str, **_: Any) -> Any:
+            nonlocal now_s
             asked.append(address)
-            await asyncio.sleep(0 if len(asked) < 2 else query.TIMEOUT_S)
+            now_s += 0 if len(asked) < 2 else query.TIMEOUT_S
             raise NoAnswer("http://one", "connection refused" if len(asked) < 2 else "no answer in time")
 
     class Topology:
         async def topology(self) -> dict[str, Any]:
             return {}
 
-    monkeypatch.setattr(query, "TIMEOUT_S", 0.1)
     monkeypatch.setattr(query, "addresses_in", lambda _: {"n1": "one", "n2": "two"})
-    nodes = DataNodes(Topology(), Requests())  # type: ignore[arg-type]
+    nodes = DataNodes(Topology(), Requests(), lambda: now_s)  # type: ignore[arg-type]
     for node in ("n1", "n1", "n1", "n2"):
         with pytest.raises(CountFailed):
             await nodes.rows(node, name(1))
-    assert asked == ["one", "one", "two"], "a node that refuses the connection is asked again"
+    assert asked == ["one", "one", "two"], "a node that refuses the connection is asked again at once"
     with pytest.raises(CountFailed, match="no answer in time"):
         await nodes.rows("n1", name(1))
-    assert asked == ["one", "one", "two", "one"], "after the time of a request"
+    assert asked == ["one", "one", "two", "one"], "it is asked again after the time of a request"

@@ -6,6 +6,7 @@ import gc
 import json
 import re
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +52,12 @@ def test_jvms_of_the_tests_map_the_archive_of_classes(spark: Any) -> None:
     """A JVM that does not fit the archive runs without it, in twice the time, and reports nothing."""
     maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
     assert re.search(r"/spark-[0-9a-f]{16}\.jsa$", maps, re.MULTILINE)
+
+
+def test_workers_import_the_installed_pyspark(spark: Any) -> None:
+    """Not the zip, which each of them compiles (`support/spark_home.py`)."""
+    (place,) = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__).collect()
+    assert Path(place).is_file()
 
 
 def test_frame_keeps_its_revision_in_every_scan_while_writes_go_on(load: Load, blocking: SyncClient) -> None:

@@ -78,9 +78,10 @@ class CountedSource:
             await asyncio.sleep(PAUSE_S)
 
     async def counting(self) -> None:
+        now = asyncio.get_running_loop().time
         async with self.ground.client() as client, HttpRequests(timeout_s=TIMEOUT_S) as requests:
             while True:
-                await self.count(client, DataNodes(client, requests))
+                await self.count(client, DataNodes(client, requests, now))
                 await asyncio.sleep(PAUSE_S)
 
     async def count(self, client: Client, nodes: DataNodes) -> None:

@@ -1,7 +1,7 @@
 """A home of Spark without its Python sources in a zip.
 
 The JVM begins the path of its Python processes with `pyspark.zip` of its home. Python keeps no byte code of a zip, so
-each process compiled what it imported of PySpark: 0.8 of its 1.1 s of CPU, and a driver with a stream starts about ten.
+each process compiled what it imported of PySpark: 0.7 of its 1.1 s of CPU, and a driver with a stream starts about ten.
 Without the zip they import the installed PySpark, of the same version.
 """
 

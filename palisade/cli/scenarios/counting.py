@@ -38,7 +38,7 @@ class QueryCounts:
 
     async def __aenter__(self) -> QueryCounts:
         self._client = await Client(self.streams, timeout_s=15.0).__aenter__()
-        self.ask = DataNodes(self._client, self._requests).rows
+        self.ask = DataNodes(self._client, self._requests, asyncio.get_running_loop().time).rows
         return self
 
     async def __aexit__(
