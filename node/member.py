@@ -205,7 +205,7 @@ class Node:
 
     def _coordinator(self) -> SegmentCoordinator:
         store = OwnSegmentStore(self.key_values)
-        return SegmentCoordinator(self.broker, store, lambda: self.group.leads, self._clock.now)
+        return SegmentCoordinator(self.broker, store, self.group, self._clock.now)
 
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store

@@ -104,6 +104,7 @@ class Group:
         self.failed: asyncio.Future[None] | None = None
         self._events = events
         self._leadership = LeadershipEvents(self._replica, events.led)
+        self.until_leads = self._leadership.until_leads
         self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
     # Lifecycle.

@@ -1,7 +1,8 @@
-"""Notifies when this member begins or ceases to lead, before it answers anything in that role. Pure."""
+"""Notifies when this member begins or ceases to lead, before it answers anything in that role."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,9 +24,18 @@ class LeadershipEvents:
         self._replica = replica
         self._on_led = on_led
         self._known: tuple[bool, int] = (False, 0)
+        self._leading = asyncio.Event()
+
+    async def until_leads(self) -> None:
+        """Returns at once while this member leads. Duties of the leader wait here, so they cost a follower nothing."""
+        await self._leading.wait()
 
     def turned(self) -> None:
         before, now = self._known, (self._replica.leads, self._replica.leading_term)
         self._known = now
         if now != before and (now[0] or before[0]):
             self._on_led(*now)
+            if now[0]:
+                self._leading.set()
+            else:
+                self._leading.clear()

@@ -111,6 +111,7 @@ class HolderRegistry:
     async def run(self) -> None:
         """Until cancelled. Raises NodeFailed."""
         while True:
+            await self._group.until_leads()
             await asyncio.sleep(LOOK_S)
             core = self._lease_server.core
             if not core.leads:

@@ -40,21 +40,34 @@ class ViewSource(Protocol):
     async def view(self) -> BrokerView: ...
 
 
+class LeadingGroup(Protocol):
+    """`raftgroup.group.Group`."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads the group now."""
+        ...
+
+    async def until_leads(self) -> None: ...
+
+
 class SegmentCoordinator:
-    """`leads`: whether this node leads the group now. `now`: seconds on a clock that never goes back."""
+    """`now`: seconds on a clock that never goes back."""
 
     def __init__(
-        self, broker: ViewSource, store: PublishingStore, leads: Callable[[], bool], now: Callable[[], float]
+        self, broker: ViewSource, store: PublishingStore, group: LeadingGroup, now: Callable[[], float]
     ) -> None:
-        self._broker, self._store, self._leads, self._now = broker, store, leads, now
+        self._broker, self._store, self._group, self._now = broker, store, group, now
         self._since: dict[PendingGeneration, float] = {}
 
     async def run(self) -> None:
         """Runs until cancelled. Raises NodeFailed when the node has stopped itself."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            if not self._leads():
+            if not self._group.leads:
                 self._since.clear()
+                await self._group.until_leads()
+            await asyncio.sleep(LOOK_S)
+            if not self._group.leads:
                 continue
             try:
                 await self.work()

@@ -49,6 +49,7 @@ class Runner:
         """Raises NodeFailed when the node has stopped itself."""
         self._failed = asyncio.get_running_loop().create_future()
         while True:
+            await self._service.group.until_leads()
             await asyncio.sleep(LOOK_S)
             if not self._service.group.leads:
                 continue

@@ -187,9 +187,11 @@ class Registrar:
         loop = asyncio.get_running_loop()
         leads_since: float | None = None
         while True:
-            await asyncio.sleep(LOOK_S)
             if not self._service.group.leads:
                 leads_since = None
+                await self._service.group.until_leads()
+            await asyncio.sleep(LOOK_S)
+            if not self._service.group.leads:
                 continue
             leads_since = loop.time() if leads_since is None else leads_since
             try:

@@ -113,6 +113,19 @@ class TestElections:
 
 
 class TestHandOver:
+    def test_member_waits_until_it_leads(self, make_cluster: MakeCluster) -> None:
+        cluster = make_cluster()
+        leader, target = settled(cluster), cluster.followers()[1]
+        cluster.call(leader.id, leader.group.until_leads(), within_s=0.001)
+        waiting = target.process.start(target.group.until_leads())
+        cluster.run_for(2.0)
+        assert not waiting.done()
+        cluster.call(leader.id, leader.group.transfer(target.id))
+        cluster.run_until(waiting.done, within_s=0.2)
+        again = leader.process.start(leader.group.until_leads())
+        cluster.run_for(2.0)
+        assert (again.done(), target.group.leads) == (False, True)
+
     def test_hand_over_takes_a_few_round_trips(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)

@@ -19,6 +19,7 @@ from palisade.segments.broker_view import BrokerView, OnMissing
 from palisade.segments.coordinator import ABANDONED_S, SegmentCoordinator
 from palisade.vault.change import Item
 from palisade.wire.segment_errors import NoSuchDataSource, PublicationOvertaken, SegmentsUnavailable
+from tests.support.fake_group import FakeGroup
 from tests.support.segment_names import segment
 from tests.support.vault_feed import full
 
@@ -54,7 +55,7 @@ class Cluster:
         return feed.view
 
     def coordinator(self) -> SegmentCoordinator:
-        return SegmentCoordinator(self, self, lambda: True, lambda: self.now)
+        return SegmentCoordinator(self, self, FakeGroup(self.driver.store), lambda: self.now)
 
     def publish(self, *records: SegmentRecord) -> None:
         manifest = Manifest("flights")

@@ -39,7 +39,7 @@ from palisade.recovery import flush_follower as beside
 from palisade.recovery import vault_component as vault_keeper
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.recovery import Settings
-from palisade.segments import fenced_rules, holder, realtime_handoff, retention
+from palisade.segments import coordinator, fenced_rules, holder, realtime_handoff, retention
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.service import housekeeping as leader_duties
 from palisade.service import pending_write
@@ -87,6 +87,7 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (leader_duties, "LOOK_S", 0.5),
     (server, "LEADER_POLL_S", 0.5),
     (runner, "LOOK_S", 0.4),
+    (coordinator, "LOOK_S", 0.4),
     (session, "SWEEP_S", 0.4),
     (session, "CALM_LOOK_S", 0.02),
     (group, "_TICK_S", 0.15),

@@ -141,6 +141,10 @@ class FakeGroup:
     def leads(self) -> bool:
         return self.leading and self._leader == self.member
 
+    async def until_leads(self) -> None:
+        while not self.leads:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
     @property
     def term(self) -> int:
         return TERM

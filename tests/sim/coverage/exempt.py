@@ -71,6 +71,7 @@ SELDOM: dict[str, str] = {
     "snapshot is refused: busy": TWO_LEADERS,
     "snapshot is refused: unknown": TWO_LEADERS,
     "count of rows: unavailable": "takes a node without its lease, and a broker with one, for all attempts of a count",
+    "lookup of segments: unknown": "takes a lookup as of a revision before the first publication",
     "realtime step: store": "takes a copy that is damaged after its publication; tests/segments/test_realtime.py",
     "raft role change: follower -> learner": "a new leader lacks the promotion; raftgroup/test_group_membership.py",
     "raft role: removed": NO_LOG_AFTER_REMOVAL,

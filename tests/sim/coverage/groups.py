@@ -337,7 +337,7 @@ GROUPS = (
     Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
     Group(
         "lookup of segments",
-        lambda: ["complete", "missing", "unserved", "empty", "replaced", "partitioned", "realtime"],
+        lambda: ["complete", "missing", "unserved", "empty", "unknown", "replaced", "partitioned", "realtime"],
         "publish, announce and drop segments, and look them up",
     ),
     Group(

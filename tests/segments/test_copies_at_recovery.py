@@ -1,0 +1,71 @@
+"""Copies without an assignment: which of them recovery keeps, for the running node to withdraw and remove in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from palisade.catalog.segment import SegmentRecord
+from palisade.metastore.requests import Put
+from palisade.segments.segment_store import file_of
+from tests.support.holding_node import Ground, Refusing, day, rows
+from tests.support.segment_names import segment
+
+
+async def test_copy_without_assignment_stays_at_recovery_only_if_it_is_the_one_of_its_record() -> None:
+    """The running node removes it in order. A torn one would stay for good, and serve fewer rows."""
+    ground = Ground()
+    ground.assign(1, 2)
+    for number in (1, 2):
+        ground.record(number)
+    async with ground.started():
+        pass
+    ground.unassign(1, 2)
+    ground.files.content[file_of(day(2))] = rows(2)[:9]
+    ground.compact()
+    ground.announcements = Refusing()
+    node = ground.node()
+    await node.recover()
+    await node.inner.stop()
+    assert ground.files.content == {file_of(day(1)): rows(1)}
+
+
+def growing(record: SegmentRecord) -> SegmentRecord:
+    return replace(record, rows=0, size_bytes=0, digest="", ingester="n1")
+
+
+@pytest.mark.parametrize("change", [growing, SegmentRecord.marked_unused])
+async def test_copy_that_queries_may_count_on_after_the_snapshot_stays_at_recovery(
+    change: Callable[[SegmentRecord], SegmentRecord],
+) -> None:
+    """The snapshot can be older than the record: an ingester removed the copy of a segment
+    that it had just handed off (seed 251, scenario expiry)."""
+    ground = Ground()
+    ground.assign(1)
+    ground.record(1, change)
+    async with ground.started():
+        pass
+    ground.unassign(1)
+    ground.compact()
+    ground.announcements = Refusing()
+    node = ground.node()
+    await node.recover()
+    await node.inner.stop()
+    assert ground.files.content == {file_of(day(1)): rows(1)}
+
+
+async def test_damaged_record_stops_no_eviction_plan_and_keeps_its_copy() -> None:
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started():
+        pass
+    ground.unassign(1, 2)
+    ground.cluster.do(Put(segment(1).key, b"damaged"))
+    ground.compact()
+    ground.announcements = Refusing()
+    node = ground.node()
+    await node.recover()
+    await node.inner.stop()
+    assert set(ground.files.content) == {file_of(day(1))}
