@@ -5,8 +5,8 @@ Guarantees, and why they hold:
   start, recovery does this by its stored plan (`recovery/eviction.py`). A running node makes a plan of the same kind
   whenever an assignment changes. Thus a crash midway needs no special handling.
 - A copy that is no longer assigned is removed only after its announcement is withdrawn (`leased_announcements.py`) and
-  its readers have ended. At start, recovery keeps unassigned copies that queries may count on now or, as the vault may
-  be behind the cluster, after another change of the record; the running node withdraws and removes them.
+  its readers have ended. At start, recovery keeps unassigned copies that queries may count on, also those of segments
+  that this node has handed off since the revision of its vault; the running node withdraws and removes them.
 - A segment that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
 - Recovery and this component never change the files at the same time.
 - An expired segment (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
@@ -252,12 +252,11 @@ class SegmentHolder(Component):
         return name in self.segment_store.held and name not in self.wanted
 
     def _stays(self, name: str) -> bool:
-        """Whether recovery keeps an unassigned copy. Only a record that is gone, or has another digest, will never
-        count on it: one without a digest gets that of this copy when its ingester hands it off, and an unused one may
-        be used again. Yes also if the record is damaged."""
+        """Whether recovery keeps an unassigned copy. Yes also if its record is damaged, or has no digest in the vault:
+        then this node is about to hand the segment off, or has done so since, and queries count on its copy."""
         try:
             record = self.record(name)
-            return record is not None and (record.is_growing or self._fits(name, record))
+            return record is not None and (record.is_growing or self._counts(name, record))
         except DamagedRow as error:
             log.warning("copy kept, its record is damaged: name=%s error=%s", name, error)
             return self.segment_store.is_whole(name)
@@ -267,10 +266,10 @@ class SegmentHolder(Component):
 
         Raises DamagedRow."""
         record = self.record(name)
-        return record is not None and is_needed(record) and self._fits(name, record)
+        return record is not None and self._counts(name, record)
 
-    def _fits(self, name: str, record: SegmentRecord) -> bool:
-        return self.segment_store.fits(name, record.digest, record.rows)
+    def _counts(self, name: str, record: SegmentRecord) -> bool:
+        return is_needed(record) and self.segment_store.fits(name, record.digest, record.rows)
 
     def record(self, name: str) -> SegmentRecord | None:
         """As of the vault. Raises DamagedRow, and VaultError while a running node gets a snapshot."""
