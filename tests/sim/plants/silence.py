@@ -27,7 +27,7 @@ from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
 
 WITH_HTTP = Stage(settings=Settings(http=True))
-MEMBER_PAUSES_LATE = with_faults(Fault(14.0, Kind.PAUSE, "n2", "n1", 4.5), seed=5)
+MEMBER_PAUSES_LATE = with_faults(Fault(14.0, Kind.PAUSE, "n2", "n1", 4.5), seed=14)
 """For longer than its lease, so that it has to recover, until shortly before the faults stop."""
 
 
