@@ -162,7 +162,9 @@ OPTIONS = (
     Option("segments-origin", "segments_origin", Path, "Folder of the demo data; default: the installed package."),
     Option("segments-look-s", "segments_look_s", read_float, "Time between checks for segments past their TTL."),
     Option("segments-trash-s", "segments_trash_s", read_float, "Time in the trash before a segment is deleted."),
-    Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
+    Option(
+        "catch-up-difference", "catch_up_difference", read_int, "Largest LM - LV at which a node counts as caught up."
+    ),
     Option("advertise-host", "advertise_host", str, "Host by which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
     Option("authorization", "authorization", read_level, f"Authenticate clients: {', '.join(AUTHORIZATION)}."),
@@ -218,8 +220,20 @@ OPTIONS = (
         "Maximum number of connections without a completed handshake.",
         PeerConnections,
     ),
-    Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", RetentionConfig),
-    Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", RetentionConfig),
+    Option(
+        "retention-s",
+        "seconds",
+        read_int,
+        "Maximum age of readable history in seconds; --retention-revisions applies too.",
+        RetentionConfig,
+    ),
+    Option(
+        "retention-revisions",
+        "revisions",
+        read_int,
+        "Maximum number of readable revisions; --retention-s applies too.",
+        RetentionConfig,
+    ),
     Option(
         "retention-hold-revisions",
         "hold_revisions",

@@ -27,7 +27,8 @@ class LeadershipEvents:
         self._leading = asyncio.Event()
 
     async def until_leads(self) -> None:
-        """Returns at once while this member leads. Duties of the leader wait here, so they cost a follower nothing."""
+        """Waits until this member leads; returns at once if it does. Duties of the leader wait here, so they cost a
+        follower nothing."""
         await self._leading.wait()
 
     def turned(self) -> None:

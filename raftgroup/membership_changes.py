@@ -169,7 +169,9 @@ class Administration:
         if member_id not in self._peers.connected():
             connected = f"not connected to the leader {self._own_id}"
             return f"{member_id} is {connected}, so its log is not known: start its node, and"
-        return f"{member_id} has not reported its last log index yet (leader: {self._journal.last.index}):"
+        return (
+            f"{member_id} has not reported its last log index yet (that of the leader is {self._journal.last.index}):"
+        )
 
     async def _transfer(self, wanted: str | None) -> str:
         candidates = (self._replica.membership.voters & self._peers.connected()) - {self._own_id}

@@ -4,9 +4,9 @@ Guarantees, with reasons:
 - No listener is notified before `open`, which the lifecycle calls when the last component has started. Thus a listener
   may rely on every component, its own and others.
 - Revisions come in order, each at most once, and the next one begins after all listeners have handled the previous one.
-  Thus a listener never handles two at a time. None is left out, unless every listener has a prefix and no component has
-  a value: then the vault may leap, and one difference replaces several revisions. (Revision 1 has no changes, and is
-  not notified.)
+  Thus a listener never handles two at a time. No revision is skipped, unless every listener has a prefix and no
+  component has a value: then the vault may leap, and one difference replaces several revisions. (Revision 1 has no
+  changes; no listener is notified of it.)
 - If one listener fails, the others still finish that revision (none is interrupted), the revision does not count as
   handled, and notifications end: the node stops, and its next start repeats the revision. A listener must therefore
   tolerate the same revision twice over two starts.

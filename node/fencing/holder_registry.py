@@ -152,7 +152,7 @@ class HolderRegistry:
             self._lease_server.registered(hello)
 
     async def _tidy(self, core: Releases, term: int) -> None:
-        """Removes holders that have left the topology and can certainly not serve; no write waits for them any more."""
+        """Removes holders that have left the topology and certainly cannot serve; no write waits for them any more."""
         for registration in registrations(self._records):
             node = registration.node
             if not _leads(core, term):

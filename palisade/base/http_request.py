@@ -28,7 +28,7 @@ NEVER_ROUNDED_S = 1e9
 class NoAnswer(PalisadeError):
     """No usable HTTP response from a node. `reason`: the cause, without the address. `unreachable`: no connection, or
     no response in time. `unsent`: no connection, so the request was not executed. `silent_s`: how long an open
-    connection got no response, because the node may be frozen or busy; None without a connection."""
+    connection got no response (its node may be frozen or busy); None without a connection."""
 
     code = "no-answer"
     retry = True

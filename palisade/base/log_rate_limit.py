@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from palisade.base.counted import counted
+
 
 class LogLimit:
     """A burst of lines, then one per `period_s`; the next line that passes states how many were suppressed.
@@ -26,4 +28,4 @@ class LogLimit:
             return None
         self._left -= 1
         suppressed, self._suppressed = self._suppressed, 0
-        return f"{line} (and {suppressed} similar lines suppressed)" if suppressed else line
+        return f"{line} ({counted(suppressed, 'similar line')} suppressed)" if suppressed else line

@@ -154,7 +154,11 @@ def reports_of(session: CliSession, role: str, places: Sequence[str]) -> list[Co
     "--compare", "others", multiple=True, metavar="DIR|HOST:PORT", help="Another copy, to compare with (repeatable)."
 )
 @click.option("--name", help="Name of the copy.  [default: the name of its directory]")
-@click.option("--sequence", type=WholeNumber(1), help="A higher sequence than the next one.")
+@click.option(
+    "--sequence",
+    type=WholeNumber(1),
+    help="Sequence of the forced copy, above all known ones.  [default: the next one]",
+)
 @click.option("--use-older-copy", "older", is_flag=True, help="Accept the loss of entries that only a newer copy has.")
 @click.option("--without-store", is_flag=True, help="The metadata store has no majority: write the copy only.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -165,8 +169,9 @@ def force(session: CliSession, role: str, directory: Path, others: tuple[str, ..
     The copy in DIR gets a sequence above all known ones.
 
     Use it if no copy can become active, for example after a restore of the metadata store or the loss of the role's
-    record. Every named copy that can be reached is compared; an older one is refused without --use-older-copy. Entries
-    that will be lost are printed before anything is changed. The audit record is in `palisade activation show ROLE`.
+    record. The forced copy is compared with every --compare copy that can be reached; if one of them is newer, the
+    command is refused without --use-older-copy. Entries that will be lost are printed before anything is changed. The
+    audit record is in `palisade activation show ROLE`.
 
     \b
     palisade activation force orders --copy /data/a --compare 127.0.0.1:7902

@@ -76,7 +76,7 @@ class NoMembers(BrokenOff):
 def backup(session: CliSession, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
     """Back up the whole store into FILE (- for stdout).
 
-    The backup has one revision and its history. Writes continue meanwhile.
+    The backup contains the store at one revision, with its history. Writes continue meanwhile.
 
     FILE exists once it is complete, verified and on disk. `palisade restore` makes a cluster from it.
     """

@@ -29,11 +29,13 @@ CONTINUE = "the same command deletes the rest"
 def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, prev_kv: bool) -> None:
     """Delete KEY, or a range of keys.
 
-    A range is from KEY up to END, END excluded, or all keys that begin with KEY (--prefix).
+    A range is from KEY up to END, END excluded; all keys that begin with KEY (--prefix); or all keys from KEY on
+    (--from-key).
 
     Up to 10,000 keys are deleted in one revision. More are deleted in portions of 10,000, each in a revision of its
     own, so that the cluster answers other requests meanwhile. If the command fails or is interrupted, the portions that
-    were deleted stay deleted; the same command deletes the rest.
+    were deleted stay deleted; the same command deletes the rest. If the user may not read the range, all keys are
+    deleted in one request.
     """
     refuse_empty(session, key, prefix)
     range_end = end_of_range(end, prefix, from_key)

@@ -1,4 +1,7 @@
-"""A claim that is held while a command runs. stderr shows waits: for the claim, the end of the command, the release."""
+"""A claim that is held while a command runs.
+
+stderr shows what `lock` and `elect` wait for: the claim, the end of the command, or the release.
+"""
 
 from __future__ import annotations
 
@@ -105,5 +108,5 @@ class HeldClaim:
             return None
         return (
             f"the {self._what} could not be released ({lease.not_revoked}): it expires with its lease, within "
-            f"{lease.ttl_s:g} s; without a majority, within {lease.ttl_s:g} s after a majority is back"
+            f"{lease.ttl_s:g} s, or if there is no majority now, within {lease.ttl_s:g} s after one is back"
         )

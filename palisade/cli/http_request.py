@@ -14,7 +14,16 @@ from palisade.base.wrong_port import CODE as WRONG_PORT
 from palisade.cli.cluster_check import ASK_S, OtherCluster, check_http
 from palisade.cli.credentials import shown
 from palisade.cli.output import work_done
-from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, UNKNOWN, CliSession, Failure, failure_of
+from palisade.cli.session import (
+    INTERRUPTED,
+    REFUSED,
+    UNAVAILABLE,
+    UNKNOWN,
+    CliSession,
+    Failure,
+    failure_of,
+    unauthenticated,
+)
 from palisade.wire.auth_errors import NoUserYet
 from palisade.wire.credentials import Credentials, StoredToken, header_of
 
@@ -34,7 +43,7 @@ class RequestRefused(Exception):
 
     def failure(self) -> Failure:
         """The failure with the exit code of the same refusal on the stream."""
-        text = f"{self}. {SIGN_IN}" if self.status == 401 else str(self)
+        text = unauthenticated(str(self)) if self.status == 401 else str(self)
         if self.code in UNKNOWN_CODES:
             return Failure(UNKNOWN, self.code, text, self.retry)
         return Failure(UNAVAILABLE if self.retry else REFUSED, self.code, text, self.retry)

@@ -50,4 +50,4 @@ def check_input(
 def hint_at_terminal(what: str = "the input") -> None:
     """Prints how the input ends if standard input is a terminal."""
     if sys.stdin.isatty():
-        click.echo(f"palisade: reading {what} from the terminal; Ctrl-D ends it", err=True)
+        click.echo(f"palisade: reading {what} from the terminal; Ctrl-D ends the input", err=True)

@@ -89,7 +89,9 @@ def journal() -> None:
     metavar="HOST:PORT",
     help="Address by which clients and the other copy reach this one.  [default: --listen]",
 )
-@click.option("--primary/--backup", required=True, default=None, help="The primary begins when the role is new.")
+@click.option(
+    "--primary/--backup", required=True, default=None, help="If the role is new, the primary becomes active first."
+)
 @click.option("--allow-failback", is_flag=True, help="Return the role to the primary once it is in sync.")
 @click.option(
     "--ttl",
@@ -176,8 +178,9 @@ def serve(
 def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
     """Append ENTRIES, or the lines of stdin.
 
-    Prints the numbers of the first and the last one. Lines are sent in batches; entries of one call have consecutive
-    numbers unless other clients append meanwhile. After exit code 4 the last batches may have been appended.
+    The command prints the numbers of the first and the last entry. Lines are sent in batches; entries of one call have
+    consecutive numbers unless other clients append meanwhile. After exit code 4 the last batches may have been
+    appended.
 
     \b
     palisade journal append --role orders \\
@@ -266,7 +269,8 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
     """Show the state and sequences of each copy.
 
-    Exit code 3: no copy of the role answers. Exit code 1: instead, copies of other roles or other servers answer.
+    Exit code 3: nothing answers at these addresses. Exit code 1: no copy of the role answers, but a copy of another
+    role or another server does.
     """
     from palisade.journal.client import NO_STATUS, WRONG_PORT
 

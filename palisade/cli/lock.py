@@ -151,7 +151,8 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
 
 def report(session: CliSession, not_released: str, failed: bool) -> None:
     """Prints on stderr that the claim was not released. `failed`: `lock` or `elect` has printed an error of its own;
-    then, with --json, nothing is printed, because stderr has one object. The exit code of COMMAND is no such error."""
+    then, with --json, nothing is printed, because stderr may have only one object. A nonzero exit code of COMMAND is
+    not such an error."""
     if not session.as_json:
         session.note(not_released)
     elif not failed:

@@ -52,9 +52,10 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     With --follow the node is not a member of the Raft group: it keeps a vault of the cluster, which it finds by --seeds
     or --join. With --standalone it contacts no other node: it serves the vault in its folder, for reading only.
 
-    Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder, ports or cluster, 3 removed
-    from the cluster: join again with --join and an empty data folder, 4 the same with a new data folder: start it with
-    --join, 5 the data folder was lost or swapped: restore the old one, or start with --join and an empty data folder.
+    Exit codes: 0: stopped. 1: failed (see the log). 2: refused its configuration, data folder, ports or cluster.
+    3: removed from the cluster; join again with --join and an empty data folder. 4: the data folder is new, and the
+    cluster has removed a member of this name; start it with --join. 5: the data folder was lost or swapped; restore the
+    old one, or start with --join and an empty data folder.
     """
     from palisade.base.errors import ConfigError
     from palisade.base.port_probe import PortUnavailable, check_free

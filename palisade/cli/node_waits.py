@@ -1,7 +1,7 @@
-"""The silent nodes for whose leases the leader waits, for the notice of a command that waits for the leader.
+"""Names the silent nodes whose leases the leader waits for, in the notice of a command that waits for the leader.
 
-They are in the leader's status, which it returns from memory without waiting. The status is requested shortly before
-the notice begins, then every `ASK_S`.
+The leader's status has their names; the leader returns it from memory without waiting. The status is requested shortly
+before the notice begins, then every `ASK_S`.
 """
 
 from __future__ import annotations

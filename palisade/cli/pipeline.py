@@ -217,8 +217,8 @@ def no_trouble() -> str | None:
 
 @contextmanager
 def task_lines(title: str, trouble: Callable[[], str | None]) -> Iterator[Callable[[Seen], None]]:
-    """Lines on stderr with the phase of the job, less than 2 s apart until its end. `trouble`: why the cluster cannot
-    answer at the moment, if so."""
+    """Lines on stderr with the phase of the job, less than 2 s apart until its end. `trouble` returns why the cluster
+    cannot answer at the moment; None if it can."""
     text = ["start Spark"]
 
     def show(seen: Seen) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from palisade.client.segment_query import Counted
 
 TIMEOUT_S = 3.0
-"""Of a request to a data node, and the time during which a node that gave no answer is not asked again."""
+"""Timeout of a request to a data node; also how long a node that did not answer is not asked again."""
 LEAST_S = 1.0
-"""Of a lookup that begins shortly before --timeout."""
+"""The shortest timeout of a lookup, also if less time is left until --timeout."""
 
 
 @click.group()

@@ -309,7 +309,8 @@ def close(session: CliSession, segment: str) -> None:
             rows: int = await client.realtime_close(segment, session.deadline_s)
         except RealtimeNotStored as error:
             hint = (
-                "the segment may have been closed: after the restart, 'palisade segments realtime list' shows its state"
+                "the segment may have been closed: once the node has been restarted, 'palisade segments realtime list' "
+                "shows its state"
             )
             fail_unknown(session, error, f"; {hint}")
         return rows

@@ -40,8 +40,8 @@ def publish(session: CliSession, data_source: str, file: Path) -> None:
     """Publish the segments that FILE lists, at one revision.
 
     FILE (- for standard input) is a JSON list of objects with from, to, rows, size_bytes, digest, and optionally
-    version, partition, core_partitions, replicas. Rows that are already published are skipped; changed rows get a
-    higher version.
+    version, partition, core_partitions, replicas. A segment whose rows are already published is
+    skipped; one with changed rows gets a higher version.
     """
     given = listed(file)
     check(session, data_source, file, given)
@@ -130,8 +130,8 @@ def text(value: Any) -> str:
 def lookup(session: CliSession, data_source: str, start: str, end: str, on_missing: str) -> None:
     """Print which nodes serve the segments of an interval.
 
-    Fails if a segment that queries count on has no server. With --on-missing=warn or allow it prints the segments that
-    have a server; the list of missing segments is in the output of --json.
+    Fails if a segment that queries count on has no server. With --on-missing=allow it prints only the segments that
+    have a server; warn also names missing segments on stderr. The list of missing segments is in the output of --json.
     """
     found = session.call(lambda client: client.segments_lookup(data_source, start, end, on_missing=on_missing))
     rows = [(each["segment"], each["from"], each["to"], " ".join(each["nodes"])) for each in found["segments"]]

@@ -127,7 +127,7 @@ def named(text: str) -> list[str]:
 
 
 def why_left_out(name: str, nodes: str | None, known: Mapping[str, bool]) -> str:
-    """`nodes`: the option. `known`: as `keepers`."""
+    """`nodes`: the option. `known`: the result of `keepers`."""
     if nodes is not None:
         return "it is not in --nodes"
     return "it runs without --segments" if name in known else "it is not in the topology: it is down, or has left"

@@ -61,6 +61,13 @@ class Failure:
     keys_left: Mapping[str, str] | None = None
 
 
+def unauthenticated(reason: str) -> str:
+    """The reason of a node, and the options that are missing."""
+    from palisade.wire.auth_errors import WRONG_PASSWORD
+
+    return reason if reason.startswith(WRONG_PASSWORD) else f"{reason}. {SIGN_IN}"
+
+
 def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:
     """The failure for an error of the client; None if the error is a bug. `source`: where the endpoints come from."""
     from palisade.catalog.errors import CatalogError
@@ -92,7 +99,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
         return failed_read(error)
     if isinstance(error, AuthorizationError):
         row = refusal_of(error)
-        text = f"{error}. {SIGN_IN}" if row.status == 401 else str(error)
+        text = unauthenticated(str(error)) if row.status == 401 else str(error)
         return Failure(UNAVAILABLE if error.retry else REFUSED, row.code, text, error.retry)
     if isinstance(error, NotAcquired | LeaseLost):
         return Failure(REFUSED if error.retry else UNAVAILABLE, error.code, str(error), error.retry)

@@ -73,7 +73,7 @@ def add_user(session: CliSession, name: str, password_file: Any, **rest: Any) ->
 @click.argument("name")
 @operation
 def delete_user(session: CliSession, name: str, **rest: Any) -> None:
-    """Delete the user NAME. Its tokens end on every node."""
+    """Delete the user NAME. Its tokens become invalid on every node."""
     run(session, "drop-user", user=name, **rest)
 
 
@@ -82,7 +82,7 @@ def delete_user(session: CliSession, name: str, **rest: Any) -> None:
 @PASSWORD_FILE
 @operation
 def passwd(session: CliSession, name: str, password_file: Any, **rest: Any) -> None:
-    """Set another password for the user NAME. Its tokens end on every node."""
+    """Set another password for the user NAME. Its tokens become invalid on every node."""
     run(session, "set-password", user=name, password=password_file, **rest)
 
 
@@ -115,7 +115,7 @@ def grant_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
 @click.argument("role", metavar="ROLE")
 @operation
 def revoke_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
-    """Revoke a role of the user NAME. When the command returns, no node permits a request by it any more."""
+    """Revoke a role of the user NAME. When the command returns, it is revoked on every node."""
     run(session, "revoke-role", user=name, role=role, **rest)
 
 
@@ -138,7 +138,7 @@ def grant_to_user(session: CliSession, name: str, privilege: str, prefix: str, *
 @PREFIX
 @operation
 def revoke_from_user(session: CliSession, name: str, privilege: str, prefix: str, **rest: Any) -> None:
-    """Revoke a privilege of the user NAME. When the command returns, no node permits a request by it."""
+    """Revoke a privilege of the user NAME. When the command returns, it is revoked on every node."""
     run(session, "revoke", subject=f"user:{name}", privilege=privilege, prefix=prefix, **rest)
 
 
@@ -195,5 +195,5 @@ def grant_to_role(session: CliSession, name: str, privilege: str, prefix: str, *
 @PREFIX
 @operation
 def revoke_from_role(session: CliSession, name: str, privilege: str, prefix: str, **rest: Any) -> None:
-    """Revoke a privilege of the role NAME. When the command returns, no node permits a request by it."""
+    """Revoke a privilege of the role NAME. When the command returns, it is revoked on every node."""
     run(session, "revoke", subject=f"role:{name}", privilege=privilege, prefix=prefix, **rest)

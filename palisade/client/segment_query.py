@@ -116,7 +116,7 @@ async def count_rows(
     progress: CountProgress | None = None,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Counted:
-    """`attempts`: at most so many; None: until `in_time`, which states whether another one may begin, is false.
+    """`attempts`: their maximum number; None: no maximum. `in_time`: returns whether another attempt may begin.
     `progress`: kept up to date meanwhile.
 
     Raises SegmentsUnavailable with the segments that no node could count, CutSegment, and the errors of `lookup`.
@@ -186,7 +186,7 @@ async def lookup_all(
 
 
 def limited(left_s: Callable[[], float] | None) -> dict[str, float]:
-    """The timeout of a request, if it is limited."""
+    """Keyword arguments with the timeout of a request: none without a limit."""
     return {} if left_s is None else {"timeout_s": left_s()}
 
 

@@ -158,7 +158,7 @@ class SegmentsApi(ABC):
         return found
 
     async def segments_list(self, data_source: str = "", *, timeout_s: float | None = None) -> dict[str, Any]:
-        """`data_sources`; or with a data source, `segments`: every record, its state and its nodes. `timeout_s`: as of
+        """`data_sources`; or with a data source, `segments`: every record, its state and its nodes. `timeout_s`: as in
         `segments_lookup`."""
         found: dict[str, Any] = await self._look_up("segments_list", data_source, timeout_s=timeout_s)
         return found
@@ -168,8 +168,8 @@ class SegmentsApi(ABC):
         return found
 
     async def segments_publish(self, data_source: str, segments: Sequence[dict[str, Any]]) -> int:
-        """All of them become visible at one revision. Those whose rows are published already are omitted; changed
-        rows get a higher version. Returns how many were published."""
+        """All of them become visible at one revision. A segment whose rows are already published is skipped; one with
+        changed rows gets a higher version. Returns how many were published."""
         return await publish(self, data_source, [record_from(data_source, each) for each in segments])
 
     async def segments_replace(

@@ -146,10 +146,10 @@ class StoreApi(ScanApi, SegmentsApi):
         prev_kv: bool = False,
         timeout_s: float | None = None,
     ) -> DeleteRangeResult:
-        """The key, [key, range_end), or all keys with the prefix `key`, in one revision.
+        """Delete the key, [key, range_end), or all keys with the prefix `key`, in one revision.
 
-        The nodes execute it in one step and answer nothing else meanwhile. So delete more than about 10,000 keys in
-        several ranges, as `palisade del` does: 200,000 keys in one request take long enough for an election.
+        The nodes execute it in one step and answer nothing else meanwhile. To delete more than about 10,000 keys,
+        delete several ranges, as `palisade del` does: 200,000 keys in one request take long enough for an election.
         """
         request = DeleteRange(*interval(key, range_end, prefix), prev_kv)
         check_interval("timeout_s", timeout_s)

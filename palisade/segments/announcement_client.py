@@ -19,7 +19,7 @@ class AnnouncementClient:
     """An `announcements.AnnouncementStore`. `addresses`: stream addresses of the known members.
 
     A member gives only its own address, with `follow_leader` False: it forwards to the leader, and its Raft group
-    replaces a frozen leader within about 1 s, whereas a client stays connected to it for several seconds."""
+    replaces a frozen leader within about 1.5 s, whereas a client stays connected to it for several seconds."""
 
     def __init__(
         self, addresses: Callable[[], list[str]], credentials: Credentials | None, *, follow_leader: bool = True

@@ -252,8 +252,10 @@ class SegmentHolder(Component):
         return name in self.segment_store.held and name not in self.wanted
 
     def _stays(self, name: str) -> bool:
-        """Whether recovery keeps an unassigned copy. Yes also if its record is damaged, or has no digest in the vault:
-        then this node is about to hand the segment off, or has done so since, and queries count on its copy."""
+        """Whether recovery keeps an unassigned copy. It also keeps one whose record is damaged, and one whose record
+        has no digest in the vault: this node was about to hand that segment off, so queries may count on the copy by
+        now.
+        """
         try:
             record = self.record(name)
             return record is not None and (record.is_growing or self._counts(name, record))

@@ -154,7 +154,7 @@ def fenced_of(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         fencing = row.get("fencing")
         if row.get("ready") and fencing and not fencing.get("serves", True):
-            state = f"{row['id']} is ready, but its fence is {fencing['state']}: it serves no reads from its vault"
+            state = f"{row['id']} is ready, but serves no reads from its vault: fence {fencing['state']}"
             revisions = f"LV {cell(row, 'vault')}, LM {cell(row, 'revision')}"
             lines.append(f"{state} ({fencing['why_not']}); {revisions}")
     return lines

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from palisade.base.errors import PalisadeError
 
+WRONG_PASSWORD = "wrong user name or password"
+
 
 class AuthorizationError(PalisadeError):
     """Root."""

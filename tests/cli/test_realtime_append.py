@@ -186,7 +186,10 @@ def test_close_whose_disk_failed_is_code_4(monkeypatch: pytest.MonkeyPatch) -> N
         )
     error = json.loads(done.stderr)["error"]
     assert (done.exit_code, error["code"], error["retry"]) == (4, "realtime-not-stored", False)
-    hint = "; the segment may have been closed: after the restart, 'palisade segments realtime list' shows its state"
+    hint = (
+        "; the segment may have been closed: once the node has been restarted, 'palisade segments realtime list' shows "
+        "its state"
+    )
     assert error["message"].endswith(hint)
 
 

@@ -33,7 +33,7 @@ def test_command_that_reads_a_terminal_prints_how_the_input_ends(
 ) -> None:
     result = typed(node, arguments, text)
     assert result.exit_code == 0
-    assert result.stderr.startswith(f"palisade: reading {what} from the terminal; Ctrl-D ends it\n")
+    assert result.stderr.startswith(f"palisade: reading {what} from the terminal; Ctrl-D ends the input\n")
     assert "reading" not in result.stdout
 
 
@@ -48,7 +48,8 @@ def test_command_that_reads_a_pipe_prints_no_hint(
 @pytest.mark.usefixtures("terminal")
 def test_journal_append_without_entries_prints_how_they_end() -> None:
     result = CliRunner().invoke(main, ["journal", "append", "--role", "r", "--copies", "127.0.0.1:9"], input="")
-    assert result.stderr.startswith("palisade: reading entries, one on each line, from the terminal; Ctrl-D ends it\n")
+    hint = "palisade: reading entries, one on each line, from the terminal; Ctrl-D ends the input\n"
+    assert result.stderr.startswith(hint)
 
 
 @pytest.mark.usefixtures("terminal")

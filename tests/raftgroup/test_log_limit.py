@@ -16,7 +16,7 @@ def test_log_limit_reports_the_suppressed_lines() -> None:
     assert limit.admit("first", 0.0) == "first"
     assert limit.admit("second", 0.1) is None
     assert limit.admit("third", 0.2) is None
-    assert limit.admit("fourth", 1.5) == "fourth (and 2 similar lines suppressed)"
+    assert limit.admit("fourth", 1.5) == "fourth (2 similar lines suppressed)"
     assert limit.admit("fifth", 3.0) == "fifth"
 
 

@@ -75,7 +75,7 @@ def recovery_families(recovery: RecoveryStatus | None) -> Iterator[Metric]:
     yield gauge("palisade_vault_revision", "LV: the revision that the vault holds.", recovery.revision)
     yield counter("palisade_recoveries", "Recoveries of this process.", recovery.begun)
     if recovery.difference is not None:
-        text = "LM - LV at which a node has caught up."
+        text = "Largest LM - LV at which a node counts as caught up."
         yield gauge("palisade_recovery_acceptable_difference", text, recovery.difference.value)
     yield from progress_families(recovery)
     if reports:

@@ -148,7 +148,7 @@ KINDS = (
     OperationKind("unset-template", "Unset a template at a path.", (TEMPLATE, PATH), both_locks, unset),
     OperationKind(
         "activate-template",
-        "Give a device the series of the template that is set there or above.",
+        "Give a device the series of the template that is set at its path or above it.",
         (DEVICE,),
         lambda request: (path_lock(request["device"]),),
         activate,

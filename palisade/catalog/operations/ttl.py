@@ -9,7 +9,7 @@ from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_count, a_path
 from palisade.catalog.ttl import TtlRule
 
-PATH = Field("path", a_path(), "a database, table, device, or a path above some")
+PATH = Field("path", a_path(), "a database, a table, a device, or a path above one of them")
 
 
 def set_(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:

@@ -29,7 +29,9 @@ class HistoryOptions:
     merge_rows: int = option(
         "Merge adjacent folders with at most this number of rows in total; 0: do not merge.", 100_000
     )
-    keep_hours: float = option("How long replaced files are kept for readers that began before.", 24.0)
+    keep_hours: float = option(
+        "Hours for which replaced files are kept, for readers that began before the replacement.", 24.0
+    )
 
     def __post_init__(self) -> None:
         """Raises BadOption."""

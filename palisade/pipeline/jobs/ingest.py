@@ -22,7 +22,7 @@ from palisade.pipeline.segment_folder import folder_of
 class IngestOptions:
     to: str = option("Folder of the segments' files, file:///...; all workers and data nodes must reach it.")
     input: str = option("Path of CSV or Parquet files that all workers reach. Default: the demo data.", "")
-    data_source: str = option("Name of the data source. Of the demo data flights or weather; default: both.", "")
+    data_source: str = option("Name of the data source. For the demo data: flights or weather; default: both.", "")
     time_column: str = option("Column with the time of a row: a timestamp, a date or ISO 8601 in UTC.", "")
     format: str = option("Format of the input.", "csv", choices=("csv", "parquet"))
     columns: str = option("Columns of CSV as a Spark schema: 'id BIGINT, at TIMESTAMP'. Default: inferred.", "")
@@ -86,9 +86,10 @@ def text_of(done: Ingested) -> str:
 
 JOB = Job(
     "ingest",
-    "Publish raw events as segments.\n\nEach day or hour of the input becomes Parquet files below --to. All of a data "
-    "source become visible at one revision, and replace what was published for these intervals. An interval whose "
-    "rows are published already is left as it is. Afterwards `palisade segments assign` gives them to data nodes.",
+    "Publish raw events as segments.\n\nEach day or hour of the input becomes Parquet files below --to. All segments "
+    "of a data source become visible at one revision, and replace what was published for these intervals. An interval "
+    "whose rows are published already is left as it is. Afterwards `palisade segments assign` gives them to data "
+    "nodes.",
     IngestOptions,
     run,
 )

@@ -37,6 +37,7 @@ from palisade.service.authorization.rights import (
 )
 from palisade.service.authorization.rows import Computed, FromRows, PermissionRows, Read, WouldBlock
 from palisade.wire.auth_errors import (
+    WRONG_PASSWORD,
     NoCredentials,
     NoUserYet,
     PermissionsUnknown,
@@ -55,7 +56,6 @@ KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
 Authenticated = Computed[tuple[UserIdentity | NodeIdentity, Rights]]
 NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
-WRONG = "wrong user name or password"
 NO_USER_YET = (
     "the cluster has no user yet: retry until a node with --root-password-file has created the first one; if no node "
     "has this option, start one with it"
@@ -169,7 +169,7 @@ class Authorizer:
             return known
         await self._check_slowly(shown, row, (shown.user[:64], address))
         if row is None:
-            raise WrongPassword(WRONG)
+            raise WrongPassword(WRONG_PASSWORD)
         self._checked[shown.user] = row.mod_revision, mark
         if len(self._checked) > KEPT_MAX:
             self._checked.popitem(last=False)
@@ -196,7 +196,7 @@ class Authorizer:
         if row is None or not right:
             self._attempts.failed(source, self._now())
             self._count(self.logins, "wrong")
-            raise WrongPassword(WRONG)
+            raise WrongPassword(WRONG_PASSWORD)
         self._attempts.succeeded(source)
         self._count(self.logins, "right")
 

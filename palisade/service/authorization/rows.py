@@ -28,7 +28,9 @@ from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReleaseError
 
 V = TypeVar("V")
-SILENT_CLUSTER = "its cluster does not answer (after a start, a restore or a failure it waits some seconds for leases)"
+SILENT_CLUSTER = (
+    "its cluster does not answer; after a start, a restore or a failure the leader waits some seconds for leases"
+)
 
 
 class WouldBlock(Exception):
