@@ -18,7 +18,15 @@ from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import SegmentRecord
 from palisade.catalog.ttl import TtlRule
 from palisade.pipeline import expiry
-from palisade.pipeline.expiry import ExpiryTarget, RemovalOutcome, TargetRemoval, expiry_plan, remove_expired
+from palisade.pipeline.expiry import (
+    ExpiryPlan,
+    ExpiryTarget,
+    RemovalOutcome,
+    TargetRemoval,
+    expiry_plan,
+    remove_expired,
+)
+from palisade.pipeline.jobs.retention import report_of
 from palisade.pipeline.node_rules import rules_in
 from palisade.segments.retention import SETTLE_S, Rules, RulesUnknown
 from palisade.wire.segment_errors import NotRemoved
@@ -291,3 +299,12 @@ def test_rules_of_an_answer_are_its_rows() -> None:
     row = {"key": GO.key.decode(), "value": GO.to_bytes().decode()}
     found = rules_in(Answer(200, {"answered_by": "vault", "more": False, "kvs": [row]}, {}))
     assert found == rules_of(GO)
+
+
+def test_dry_run_reports_what_a_run_would_remove() -> None:
+    """The numbers of segments add up; it reported none as removed."""
+    targets = (ExpiryTarget(RECORD, 1), ExpiryTarget(replace(RECORD, segment=segment(2)), 2))
+    plan = ExpiryPlan(targets, 7)
+    assert report_of(plan, ()).text == "9 segments have expired: 2 would be removed by a run, 7 left for later runs"
+    removals = [TargetRemoval(each.name, RemovalOutcome.REMOVED) for each in targets]
+    assert report_of(plan, removals).text.startswith("9 segments have expired: 2 removed with their files, 0 without")

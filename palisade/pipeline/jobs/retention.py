@@ -85,10 +85,15 @@ def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval]) -> Report:
     fields |= {"expired": len(plan.targets) + plan.left, "left": plan.left}
     fields["segments"] = shown or [{"segment": each.name, "outcome": "", "reason": ""} for each in plan.targets]
     expired = fields["expired"]
-    head = f"{counted(expired, 'segment')} {agreeing(expired, 'has', 'have')} expired: "
-    head += f"{fields['removed']} removed with their files, "
-    head += f"{fields['marked']} without a file (marked unused), {fields['kept']} kept, {fields['skipped']} skipped, "
-    lines = [f"{head}{plan.left} left for later runs"]
+    if plan.targets and not removals:
+        done = f"{len(plan.targets)} would be removed by a run"
+    else:
+        done = (
+            f"{fields['removed']} removed with their files, {fields['marked']} without a file (marked unused), "
+            f"{fields['kept']} kept, {fields['skipped']} skipped"
+        )
+    head = f"{counted(expired, 'segment')} {agreeing(expired, 'has', 'have')} expired: {done}"
+    lines = [f"{head}, {plan.left} left for later runs"]
     lines += [f"{each.name} {each.outcome.value}: {each.reason}" for each in removals if each.reason]
     return Report(fields, "\n".join(lines), ok=not counts[RemovalOutcome.SKIPPED])
 
