@@ -58,14 +58,14 @@ def list_scenarios(session: CliSession) -> None:
 @click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
 def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: bool, parent_pipe: int | None) -> None:
     """Run the scenarios NAMES. Exit code 1 if a check does not hold."""
-    session = CliSession([], 0.0, as_json or events)
+    session, printer = CliSession([], 0.0, as_json or events), EventPrinter(as_json, events)
     chosen = choose(session, names, run_all)
     if parent_pipe is not None:
         from palisade.node.parent_pipe import watch_parent
 
         watch_parent(parent_pipe)
     try:
-        held = asyncio.run(shown(session, chosen, EventPrinter(as_json, events), keep))
+        held = asyncio.run(shown(session, chosen, printer, keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(INTERRUPTED)
     sys.exit(0 if held else REFUSED)

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from click.testing import CliRunner
 
 from palisade.api.http.scenario_host import ScenarioRun
 from palisade.catalog.demo.entries import entry
 from palisade.catalog.demo.segments import texts_of
 from palisade.catalog.demo.tables import FLIGHTS
+from palisade.cli import scenario as command
+from palisade.cli.main import main
 from palisade.cli.scenario import EventPrinter
 from palisade.cli.scenarios import members
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
@@ -239,3 +242,23 @@ def test_scenarios_calculate_in_threads_so_that_the_notice_is_shown_meanwhile() 
                 names = {each.id for each in calls if isinstance(each, ast.Name)}
                 found += [f"{file.name}: {function.name}: {name}" for name in names & CALCULATIONS]
     assert found == []
+
+
+def test_time_in_which_scenarios_are_loaded_counts_for_the_first_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command was silent for 2.2 s, because its second without output began after that."""
+    now, notices = 100.0, list[str | None]()
+    monkeypatch.setattr(command.time, "monotonic", lambda: now)
+
+    def choose(*_: object) -> list[object]:
+        nonlocal now
+        now += 1.0
+        return []
+
+    async def shown(_session: object, _chosen: object, printer: EventPrinter, _keep: bool) -> bool:
+        notices.append(printer.waits_for())
+        return True
+
+    monkeypatch.setattr(command, "choose", choose)
+    monkeypatch.setattr(command, "shown", shown)
+    assert CliRunner().invoke(main, ["scenario", "run", "--all"]).exit_code == 0
+    assert notices == ["the demo data are read"]
