@@ -20,7 +20,7 @@ from palisade.api.http.aiohttp_fixes import fix
 from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.fast_path import HttpLimits
 from palisade.api.http.listener import runner_of
-from palisade.api.http.problems import errors_as_answers, problem_response
+from palisade.api.http.problems import WHY_UNKNOWN, errors_as_answers, problem_response
 from palisade.api.http.request_body import HTTP_LIMITS, read_json
 from palisade.api.http.v1_keys import answer
 from palisade.base.http_request import Answer, HttpRequests, NoAnswer
@@ -90,6 +90,7 @@ class UninitializedNode:
         gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
+        app[WHY_UNKNOWN] = f"{config.id} waits to be initialized: see 'palisade init --help'"
         app.add_routes(
             [
                 web.get("/livez", self._live, allow_head=False),

@@ -134,7 +134,7 @@ def export(session: CliSession, path: Path, file: str, overwrite: bool) -> None:
 @click.option("--confirm", is_flag=True, help="Rename it. Without this option, nothing is changed.")
 @vault_options
 def reset(session: CliSession, path: Path, confirm: bool) -> None:
-    """Rename the vault, so that the next start fetches a snapshot. The node must be stopped."""
+    """Rename the vault; the next start recovers it anew. The node must be stopped."""
     from palisade.vault.directory import VaultDirectory
 
     directory = VaultDirectory(path)
@@ -142,9 +142,9 @@ def reset(session: CliSession, path: Path, confirm: bool) -> None:
         directory.require_file()
         aside = directory.put_aside() if confirm else None
     if aside is None:
-        text = f"with --confirm, {path} is renamed, and the next start fetches a snapshot. Nothing was changed"
+        text = f"with --confirm, {path} is renamed, and the next start recovers it anew. Nothing was changed"
     else:
-        text = f"renamed {path} to {aside}; the next start fetches a snapshot. Remove {aside} if it is not needed"
+        text = f"renamed {path} to {aside}; the next start recovers it anew. Remove {aside} if it is not needed"
     session.answer({"path": str(path), "aside": str(aside) if aside else None, "done": confirm}, text)
 
 

@@ -27,6 +27,9 @@ from palisade.wire.topology_errors import JoinRejected
 
 log = logging.getLogger(__name__)
 
+WHY_UNKNOWN = web.AppKey("why_unknown", str)
+"""In an application that lacks paths which other nodes serve: the reason, and the remedy."""
+OPENAPI_LISTS = "/openapi.json lists the paths of this node"
 PROBLEM_TYPE = "urn:palisade:problem:"
 CHALLENGE = 'Basic realm="palisade", charset="UTF-8", Bearer realm="palisade"'
 UNKNOWN_HINT = "; it may be applied or not. Read the key first, or repeat the request with the same Idempotency-Key"
@@ -132,7 +135,7 @@ def http_error(request: web.Request, error: web.HTTPException, etcd: bool) -> we
     detail = error.text or error.reason
     headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
     if error.status == 404:
-        detail = f"unknown path {request.path}; /openapi.json lists the paths of this node"
+        detail = f"unknown path {request.path}; {request.app.get(WHY_UNKNOWN, OPENAPI_LISTS)}"
     elif error.status == 405:
         detail = f"{request.path} does not support {request.method}; supported: {error.headers.get('Allow', 'none')}"
     elif error.status == 413:

@@ -1,0 +1,29 @@
+"""A node that waits for `palisade init`, as commands see it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from palisade.cli.main import main
+from palisade.node.config_sources import load_node_config
+from palisade.node.uninitialized import UninitializedNode
+from tests.support.processes import free_port
+
+
+@pytest.mark.parametrize("command", ["status", "recovery", "fencing", "get /a"])
+async def test_command_at_a_waiting_node_names_init(command: str, tmp_path: Path) -> None:
+    """It was "unknown path /v1/status; /openapi.json lists the paths of this node", which it does not serve either."""
+    ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
+    config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
+    node = UninitializedNode(config)
+    try:
+        await node.start()
+        words = [*command.split(), "--at", str(config.http)]
+        done = await asyncio.to_thread(CliRunner().invoke, main, words)
+    finally:
+        await node.stop()
+    assert (done.exit_code, "n1 waits to be initialized: see 'palisade init --help'" in done.stderr) == (1, True)
