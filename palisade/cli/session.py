@@ -37,6 +37,7 @@ REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
 UNSURE = "interrupted: the request may have been executed, or may still be executed"
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
+CORRECT = "Correct --user (or PALISADE_USER), or the password"
 REFUSED_CONNECTION = "connection refused"
 SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
 """Reasons of addresses at which no node runs, or a frozen one."""
@@ -62,10 +63,10 @@ class Failure:
 
 
 def unauthenticated(reason: str) -> str:
-    """The reason of a node, and the options that are missing."""
+    """The reason of a node, and what to give or to correct."""
     from palisade.wire.auth_errors import WRONG_PASSWORD
 
-    return reason if reason.startswith(WRONG_PASSWORD) else f"{reason}. {SIGN_IN}"
+    return f"{reason}. {CORRECT if reason == WRONG_PASSWORD else SIGN_IN}"
 
 
 def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:

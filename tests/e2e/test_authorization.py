@@ -189,7 +189,8 @@ async def test_command_line_and_nodes_authenticate(guarded: Cluster) -> None:
     code, _, said = await palisade(guarded, None, "put", "/a/k", "v")
     assert (code, "--user" in said) == (1, True)
     code, _, said = await palisade(guarded, Password("root", "wrong"), "status")
-    assert (code, said) == (1, "palisade: wrong user name or password\n")
+    remedy = "Correct --user (or PALISADE_USER), or the password"
+    assert (code, said) == (1, f"palisade: wrong user name or password. {remedy}\n")
     file = guarded.folder / "token"
     code, _, said = await palisade(guarded, ROOT, "login", "--token-file", str(file), "--at", guarded.nodes[0].http)
     assert code == 0, said

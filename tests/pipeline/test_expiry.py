@@ -305,6 +305,6 @@ def test_dry_run_reports_what_a_run_would_remove() -> None:
     """The numbers of segments add up; it reported none as removed."""
     targets = (ExpiryTarget(RECORD, 1), ExpiryTarget(replace(RECORD, segment=segment(2)), 2))
     plan = ExpiryPlan(targets, 7)
-    assert report_of(plan, ()).text == "9 segments have expired: 2 would be removed by a run, 7 left for later runs"
+    assert report_of(plan, None).text == "9 segments have expired: 2 would be removed by a run, 7 left for later runs"
     removals = [TargetRemoval(each.name, RemovalOutcome.REMOVED) for each in targets]
     assert report_of(plan, removals).text.startswith("9 segments have expired: 2 removed with their files, 0 without")

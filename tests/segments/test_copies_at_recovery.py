@@ -11,6 +11,15 @@ from tests.support.holding_node import Ground, Refusing, day, rows
 from tests.support.segment_names import segment
 
 
+async def recovered(ground: Ground) -> None:
+    """Starts the node with a snapshot; the running node removes nothing meanwhile."""
+    ground.compact()
+    ground.announcements = Refusing()
+    node = ground.node()
+    await node.recover()
+    await node.inner.stop()
+
+
 async def test_copy_without_assignment_stays_at_recovery_only_if_it_is_the_one_of_its_record() -> None:
     """The running node removes it in order. A torn one would stay for good, and serve fewer rows."""
     ground = Ground()
@@ -21,11 +30,7 @@ async def test_copy_without_assignment_stays_at_recovery_only_if_it_is_the_one_o
         pass
     ground.unassign(1, 2)
     ground.files.content[file_of(day(2))] = rows(2)[:9]
-    ground.compact()
-    ground.announcements = Refusing()
-    node = ground.node()
-    await node.recover()
-    await node.inner.stop()
+    await recovered(ground)
     assert ground.files.content == {file_of(day(1)): rows(1)}
 
 
@@ -42,11 +47,7 @@ async def test_copy_of_a_segment_that_was_handed_off_after_the_snapshot_stays_at
     async with ground.started():
         pass
     ground.unassign(1)
-    ground.compact()
-    ground.announcements = Refusing()
-    node = ground.node()
-    await node.recover()
-    await node.inner.stop()
+    await recovered(ground)
     assert ground.files.content == {file_of(day(1)): rows(1)}
 
 
@@ -57,9 +58,5 @@ async def test_damaged_record_stops_no_eviction_plan_and_keeps_its_copy() -> Non
         pass
     ground.unassign(1, 2)
     ground.cluster.do(Put(segment(1).key, b"damaged"))
-    ground.compact()
-    ground.announcements = Refusing()
-    node = ground.node()
-    await node.recover()
-    await node.inner.stop()
+    await recovered(ground)
     assert set(ground.files.content) == {file_of(day(1))}

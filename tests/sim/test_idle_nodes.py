@@ -1,4 +1,4 @@
-"""What a node does while there is nothing to do. Each timer costs a real node about 0.1 ms of CPU."""
+"""What a node does while there is nothing to do: each timer wakes it up."""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def run(spark: Any, access: ClusterAccess, options: RetentionOptions, progress: 
             raise JobFailed(f"{error}; nothing was removed: run the job again") from None
         records, manifests = all_records(client, options.data_source)
     plan = expiry_plan(records, manifests, rules, system_clocks())
-    if options.dry_run or not plan.targets:
+    if options.dry_run:
+        return report_of(plan, None)
+    if not plan.targets:
         return report_of(plan, ())
     progress(f"remove {counted(len(plan.targets), 'segment')}")
     context = spark.sparkContext
@@ -78,14 +80,16 @@ def all_records(client: SyncClient, data_source: str) -> tuple[dict[SegmentRecor
     return records, manifests
 
 
-def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval]) -> Report:
-    counts = Counter(each.outcome for each in removals)
-    shown = [{"segment": each.name, "outcome": each.outcome.value, "reason": each.reason} for each in removals]
+def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval] | None) -> Report:
+    """`removals`: None after a dry run."""
+    ended = removals or ()
+    counts = Counter(each.outcome for each in ended)
+    shown = [{"segment": each.name, "outcome": each.outcome.value, "reason": each.reason} for each in ended]
     fields: dict[str, Any] = {outcome.name.lower(): counts[outcome] for outcome in RemovalOutcome}
     fields |= {"expired": len(plan.targets) + plan.left, "left": plan.left}
     fields["segments"] = shown or [{"segment": each.name, "outcome": "", "reason": ""} for each in plan.targets]
     expired = fields["expired"]
-    if plan.targets and not removals:
+    if removals is None:
         done = f"{len(plan.targets)} would be removed by a run"
     else:
         done = (
@@ -94,7 +98,7 @@ def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval]) -> Report:
         )
     head = f"{counted(expired, 'segment')} {agreeing(expired, 'has', 'have')} expired: {done}"
     lines = [f"{head}, {plan.left} left for later runs"]
-    lines += [f"{each.name} {each.outcome.value}: {each.reason}" for each in removals if each.reason]
+    lines += [f"{each.name} {each.outcome.value}: {each.reason}" for each in ended if each.reason]
     return Report(fields, "\n".join(lines), ok=not counts[RemovalOutcome.SKIPPED])
 
 
