@@ -26,7 +26,7 @@ from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.credentials import Credentials, header_of
 from palisade.wire.error_codes import error_of
-from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeFull, RealtimeNotStored
+from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeFull, RealtimeNotStored, SegmentError
 
 OPEN = "/v1/segments/realtime"
 PAUSE_S = 0.1
@@ -41,6 +41,7 @@ OUTCOME_UNKNOWN = 504
 AGAIN = {429, 503, OUTCOME_UNKNOWN}
 NAME_BYTES = 12
 Topology = Callable[[], Awaitable[Mapping[str, Any]]]
+Members = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,11 @@ class RealtimeWriter:
         credentials: Credentials | None,
         waits: Callable[[str], None] = lambda _: None,
         trouble: Callable[[], str | None] = lambda: None,
+        members: Members | None = None,
     ) -> None:
         """`waits` gets what the writer waits for at a data node, or "" for nothing. `trouble`: the reason that nodes
-        have given for not returning the topology, or None."""
+        have given for not returning the topology, or None. `members`: of the Raft group; if given, a node that is
+        unknown to the cluster is refused at once."""
         check_seconds("timeout_s", timeout_s)
         self.segment, self.rows, self.node = "", 0, target.node
         self.grows = self.closes = False
@@ -94,7 +97,7 @@ class RealtimeWriter:
         self.name = target.writer or secrets.token_hex(NAME_BYTES)
         """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
         self._addresses: dict[str, str] = {}
-        self._waits, self._trouble = waits, trouble
+        self._waits, self._trouble, self._members = waits, trouble, members
         request_s = min(REQUEST_S, max(timeout_s, PAUSE_S))
         self._request_s = request_s
         self._requests = HttpRequests(header_of(credentials), timeout_s=request_s, connect_s=CONNECT_S)
@@ -133,15 +136,36 @@ class RealtimeWriter:
         """Returns the name of the segment. Each call of a writer continues its open segment, so a repetition opens no
         second one.
 
-        Raises the errors of the node. At the deadline: NotIngesting if no data node has opened it, Unavailable if the
-        named node has not, OutcomeUnknown if one may have: repeat it.
+        Raises the errors of the node, and SegmentError if the cluster has no node of the name. At the deadline:
+        NotIngesting if no data node has opened it, Unavailable if the named node has not, OutcomeUnknown if one may
+        have: repeat it.
         """
         import_http_client()
+        if self._target.node and not self.segment:
+            await self._check_exists(self._target.node, self._now() + self._timeout_s)
         body = {**self._target.body(), "writer": self.name}
         found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
         self.grows, self.closes = True, False
         return self.segment
+
+    async def _check_exists(self, node: str, until: float) -> None:
+        """A member that is down is known, as is any node for a minute after it went down. Raises SegmentError."""
+        if self._members is None:
+            return
+        try:
+            async with asyncio.timeout_at(until):
+                topology = await self._topology()
+                self._addresses = addresses_in(topology)
+                known = self._addresses.keys() | {row["id"] for row in topology["physical"]}
+                if node in known:
+                    return
+                known |= {row["id"] for row in await self._members()}
+        except (TimeoutError, Unavailable):
+            return  # the request is repeated until the deadline, and its error has the reason
+        if node not in known:
+            names = ", ".join(sorted(known))
+            raise SegmentError(f"there is no node {node}; the nodes are {names}; correct the name, or start the node")
 
     async def _open_anywhere(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """At the first node that answers and does not refuse it.

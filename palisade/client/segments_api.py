@@ -78,6 +78,9 @@ class SegmentsApi(ABC):
     async def topology(self) -> dict[str, Any]: ...
 
     @abstractmethod
+    async def members(self) -> list[dict[str, Any]]: ...
+
+    @abstractmethod
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
 
     async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
@@ -248,7 +251,9 @@ class SegmentsApi(ABC):
         """
         target = RealtimeTarget(data_source, start, end, columns, node, writer, replicas)
         trouble = lambda: self._connection_trouble  # noqa: E731
-        return RealtimeWriter(self.topology, target, timeout_s, self._credentials, self._writer_waits, trouble)
+        return RealtimeWriter(
+            self.topology, target, timeout_s, self._credentials, self._writer_waits, trouble, self.members
+        )
 
     def _writer_waits(self, what: str) -> None:
         self.writer_waits_for = what
