@@ -49,6 +49,11 @@ class VaultDirectory:
                 "standalone node its data folder"
             )
 
+    def require_unused(self) -> None:
+        """Raises VaultUnusable if a node has it open."""
+        self.claim()
+        self.release()
+
     @property
     def suspect(self) -> bool:
         """Whether the machine may have gone down while the file was written; false for a missing or empty file."""

@@ -15,7 +15,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.durable_files import replacing
 from palisade.base.new_file import why_not_made
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.vault.fence_page import Fence
@@ -140,6 +140,7 @@ def reset(session: CliSession, path: Path, confirm: bool) -> None:
     directory = VaultDirectory(path)
     with refused_clearly(session):
         directory.require_file()
+        directory.require_unused()
         aside = directory.put_aside() if confirm else None
     if aside is None:
         text = f"with --confirm, {path} is renamed, and the next start recovers it anew. Nothing was changed"
@@ -181,7 +182,7 @@ def refused_clearly(session: CliSession) -> Iterator[None]:
     try:
         yield
     except VaultUnusable as error:
-        session.fail(Failure(UNAVAILABLE, "vault-unusable", str(error), True))
+        session.fail(Failure(REFUSED, "vault-unusable", str(error), True))
     except VaultError as error:
         code = "vault-" + type(error).__name__.removeprefix("Vault").lower()
         session.fail(Failure(REFUSED, code, str(error), error.retry))
