@@ -23,6 +23,7 @@ from palisade.api.http.listener import runner_of
 from palisade.api.http.problems import WHY_UNKNOWN, errors_as_answers, problem_response
 from palisade.api.http.request_body import HTTP_LIMITS, read_json
 from palisade.api.http.v1_keys import answer
+from palisade.api.stream.uninitialized_port import UninitializedPort
 from palisade.base.http_request import Answer, HttpRequests, NoAnswer
 from palisade.node.authorization import authorizer_of, headers_of
 from palisade.node.component_adapters import ServerPart, cause_of_failure
@@ -103,7 +104,8 @@ class UninitializedNode:
         )
         self._runner = runner_of(app, close_s=1.0)
         http = Part("http", ServerPart(_Site(self._runner), config.http))
-        self._life = Lifecycle([Part("physical", self._physical), http])
+        stream = Part("stream", ServerPart(UninitializedPort(config.advertised()), config.stream))
+        self._life = Lifecycle([Part("physical", self._physical), stream, http])
 
     async def start(self) -> None:
         """Raises OSError if a port cannot be bound."""

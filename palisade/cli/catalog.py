@@ -175,13 +175,13 @@ async def begun(client: Any, deadline_s: float, id_: str, step_s: Callable[[], f
     """
     from palisade.client.refused_addresses import NothingListens
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
-    from palisade.wire.error_codes import WrongPort
+    from palisade.wire.error_codes import NotInitialized, WrongPort
 
     until = time.monotonic() + deadline_s
     doubts: list[OutcomeUnknown] = []
 
     def may_repeat(error: Exception) -> bool:
-        useless = isinstance(error, NothingListens | WrongPort)
+        useless = isinstance(error, NothingListens | NotInitialized | WrongPort)
         return not useless and step_s() > 0 and time.monotonic() + LAST_TRY * deadline_s < until
 
     def unknown(why: str) -> OutcomeUnknown:

@@ -36,7 +36,7 @@ async def check_streams(
 ) -> tuple[str, ...]:
     """The endpoints that belong to the cluster of the token. `unreached`: the reason of each that has not answered.
 
-    Raises OtherCluster, and OSError if none answers."""
+    Raises OtherCluster, and OSError or NotInitialized if none answers."""
     reasons = unreached if unreached is not None else {}
     reasons.update(dict.fromkeys(endpoints, NO_ANSWER))
 
@@ -96,11 +96,11 @@ def require_same(address: str, cluster_id: str, token: StoredToken) -> None:
 
 
 async def cluster_at_stream(endpoint: str) -> str:
-    """The cluster ID of the node; empty if it has none. Raises OSError, WrongPort."""
+    """The cluster ID of the node; empty if it has none. Raises OSError, WrongPort, NotInitialized."""
     from palisade.base.frames import FrameError, FrameParser, encode, is_http
     from palisade.base.version import VERSION
     from palisade.client.connection import SPEAKS_HTTP, refusal_in
-    from palisade.wire.error_codes import WrongPort
+    from palisade.wire.error_codes import NotInitialized, WrongPort
     from palisade.wire.stream_frames import PROTOCOL, FrameKind
 
     host, _, port = endpoint.rpartition(":")
@@ -115,6 +115,8 @@ async def cluster_at_stream(endpoint: str) -> str:
                 error = refusal_in(body)[1] if kind == FrameKind.REFUSED else None
                 if isinstance(error, WrongPort):
                     raise WrongPort(f"{endpoint}: {error}")
+                if isinstance(error, NotInitialized):
+                    raise NotInitialized(f"{endpoint}: {error}")
                 return str(found or "")
     except FrameError as error:
         if is_http(error):

@@ -79,7 +79,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
     from palisade.vault.errors import VaultError
     from palisade.wire.auth_errors import AuthorizationError
-    from palisade.wire.error_codes import WrongPort, refusal_of
+    from palisade.wire.error_codes import NotInitialized, WrongPort, refusal_of
     from palisade.wire.fencing_errors import ReleaseError, ReleasePending
     from palisade.wire.segment_errors import SegmentError
 
@@ -92,7 +92,8 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
         return Failure(REFUSED, error.code, f"{error}; correct {source or '--endpoints'}", False)
     if isinstance(error, Unavailable | NodeFailed):
         start = ", 'palisade up' starts some" if _NOTHING_LISTENS.search(str(error)) else ""
-        text = f"{error}; 'palisade status' shows which nodes answer{start}"
+        hint = "" if isinstance(error, NotInitialized) else f"; 'palisade status' shows which nodes answer{start}"
+        text = f"{error}{hint}"
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
@@ -160,10 +161,12 @@ def unreachable(
 def no_answer(reasons: Mapping[str, str]) -> Failure | None:
     """The failure if a node has given a reason; else None. Such a node runs, so starting one is no remedy."""
     from palisade.client.connection_failures import text_of
+    from palisade.wire.error_codes import NOT_INITIALIZED
 
     if SILENT.issuperset(reasons.values()):
         return None
-    return Failure(UNAVAILABLE, "unreachable", f"no node can answer: {text_of(reasons)}; retry", True)
+    again = "" if NOT_INITIALIZED in reasons.values() else "; retry"
+    return Failure(UNAVAILABLE, "unreachable", f"no node can answer: {text_of(reasons)}{again}", True)
 
 
 def nothing_else() -> str | None:

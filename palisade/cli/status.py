@@ -83,6 +83,8 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     nodes are asked again, as long as at least `AGAIN_S + ASK_S` remain until the deadline.
 
     `reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
+    from palisade.wire.error_codes import NOT_INITIALIZED
+
     silent: dict[str, str] = {}
     wrong: list[WrongPort] = []
     loop = asyncio.get_running_loop()
@@ -93,7 +95,8 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
         silent = {at: reason for at, reason in silent.items() if reason != REFUSED_CONNECTION}
         while True:
             rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
-            final = wrong or any(row["role"] for row in rows) or no_answer(reasons) is None
+            uninitialized = {*SILENT, NOT_INITIALIZED}.issuperset(reasons.values())
+            final = wrong or any(row["role"] for row in rows) or no_answer(reasons) is None or uninitialized
             if final or loop.time() + AGAIN_S + ASK_S > until:
                 break
             await asyncio.sleep(AGAIN_S)

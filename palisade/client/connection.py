@@ -13,7 +13,7 @@ from palisade.metastore.errors import RequestTooLarge
 from palisade.metastore.put_series import SERIES_PUTS_MAX, encode_series
 from palisade.raftgroup.errors import Unavailable
 from palisade.wire.credentials import Credentials, to_hello
-from palisade.wire.error_codes import WrongPort, error_of
+from palisade.wire.error_codes import NotInitialized, WrongPort, error_of
 from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, FrameKind
 
 PING_AFTER_S = 1.0
@@ -53,6 +53,8 @@ def refusal_in(body: Any) -> tuple[str, Exception | None]:
     if type(body) is not dict:
         return f"the node refused: {body}", None
     code, reason = body.get("code"), str(body.get("reason"))
+    if body.get("waits_for_init") is True:
+        return reason, NotInitialized(reason)
     return f"the node refused: {reason}", error_of(code, reason) if type(code) is str else None
 
 

@@ -1,13 +1,14 @@
-"""Whether waiting for a node is useless: every known address refuses connections, or is no stream port. Pure."""
+"""Whether waiting for a node is useless: every known address refuses connections, waits to be initialized, or is no
+stream port. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from palisade.base.network_reason import reason_of
-from palisade.client.connection_failures import ConnectionFailures
+from palisade.client.connection_failures import ConnectionFailures, text_of
 from palisade.raftgroup.errors import Unavailable
-from palisade.wire.error_codes import WrongPort
+from palisade.wire.error_codes import NotInitialized, WrongPort
 
 
 class NothingListens(Unavailable):
@@ -16,11 +17,11 @@ class NothingListens(Unavailable):
 
 class RefusedAddresses:
     """The addresses that have refused since the last answer that was no refusal. `may_begin`: a node may begin to
-    listen at an address that refuses connections, so only wrong ports end the wait."""
+    listen at an address that refuses connections, or may be initialized, so only wrong ports end the wait."""
 
     def __init__(self, *, may_begin: bool) -> None:
         self._may_begin = may_begin
-        self._refused: dict[str, WrongPort | None] = {}
+        self._refused: dict[str, WrongPort | NotInitialized | None] = {}
         self.reasons = ConnectionFailures()
 
     def answered(self) -> None:
@@ -31,7 +32,7 @@ class RefusedAddresses:
         """`error`: of a connection to `address`. Returns the error once all `known` addresses have refused."""
         reason = reason_of(error)
         self.reasons.failed(address, reason)
-        if isinstance(error, WrongPort):
+        if isinstance(error, WrongPort) or (isinstance(error, NotInitialized) and not self._may_begin):
             self._refused[address] = error
         elif reason == "connection refused" and not self._may_begin:
             self._refused[address] = None
@@ -39,7 +40,9 @@ class RefusedAddresses:
             self._refused.clear()
         if not self._refused.keys() >= set(known):
             return None
-        wrong = [f"{each}: {self._refused[each]}" for each in known if self._refused[each] is not None]
+        wrong = [f"{each}: {self._refused[each]}" for each in known if isinstance(self._refused[each], WrongPort)]
         if wrong:
             return WrongPort(f"{'; '.join(wrong)}. Nothing was done")
+        if any(self._refused[each] is not None for each in known):
+            return NotInitialized(f"{text_of({each: self.reasons.at(each) or '' for each in known})}. Nothing was done")
         return NothingListens(f"connections are refused at {', '.join(known)}: no node listens there; nothing was done")

@@ -62,6 +62,13 @@ class BadRequest(PalisadeError):
     code = "bad-request"
 
 
+class NotInitialized(group.Unavailable):
+    """The node is not part of a cluster yet. Nothing was done."""
+
+
+NOT_INITIALIZED = "the node waits to be initialized: see 'palisade init --help'"
+
+
 class PreconditionFailed(PalisadeError):
     """If-Match or If-None-Match does not hold. Nothing was changed."""
 

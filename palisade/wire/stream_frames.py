@@ -38,8 +38,9 @@ class FrameKind(enum.IntEnum):
     the connection. After a HELLO with "identify": true, which carries no credentials: {"protocol", "cluster",
     "cluster_id"}, and the node closes."""
     REFUSED = 3
-    """N {"reason": str, "code": str if known, "unanswered_not_executed": bool}: the node closes the connection.
-    `unanswered_not_executed`: it executes no request of this connection to which it has sent no answer."""
+    """N {"reason": str, "code": str if known, "unanswered_not_executed": bool, "waits_for_init": bool}: the node closes
+    the connection. `unanswered_not_executed`: it executes no request of this connection to which it has sent no answer.
+    `waits_for_init`: it is not part of a cluster yet."""
     WRITES = 4
     """C [number, command, ...]: commands in the encoding of `metastore.command_codec`. A series
     (`metastore.put_series`) takes one of consecutive numbers per put, and each put may fail separately. A frame has at

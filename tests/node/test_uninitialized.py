@@ -27,3 +27,33 @@ async def test_command_at_a_waiting_node_names_init(command: str, tmp_path: Path
     finally:
         await node.stop()
     assert (done.exit_code, "n1 waits to be initialized: see 'palisade init --help'" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["status", "put /a 1", "topology", "member list", "catalog drop-database nope"])
+async def test_command_without_at_names_init_at_once(command: str, tmp_path: Path) -> None:
+    """The stream port of a waiting node did not listen: "no node answers ... start one with 'palisade up'"."""
+    ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
+    config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
+    node = UninitializedNode(config)
+    endpoints = f"{config.stream},127.0.0.1:{free_port()}"
+    try:
+        await node.start()
+        words = [*command.split(), "--endpoints", endpoints, "--timeout", "3600"]
+        done = await asyncio.to_thread(CliRunner().invoke, main, words)
+    finally:
+        await node.stop()
+    assert done.exit_code == 3
+    assert f"{config.stream}: the node waits to be initialized: see 'palisade init --help'" in done.stderr
+    assert "palisade up" not in done.stderr
+
+
+async def test_stream_port_of_a_waiting_node_names_the_right_port_to_another_protocol(tmp_path: Path) -> None:
+    ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
+    config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
+    node = UninitializedNode(config)
+    try:
+        await node.start()
+        done = await asyncio.to_thread(CliRunner().invoke, main, ["status", "--at", str(config.stream)])
+    finally:
+        await node.stop()
+    assert f"use the HTTP API port {config.http}" in done.stderr
