@@ -180,7 +180,8 @@ class UninitializedNode:
                     f"{coordinator.trouble}; the cluster of {', '.join(plan.names)} is not initialized yet: retry when "
                     "they answer, or cancel it (palisade init --cancel)"
                 ) from None
-        return answer({"initialized": True, "members": list(plan.names)})
+        addresses = {each.id: each.addresses() for each in read_members(",".join(plan.members))}
+        return answer({"initialized": True, "members": list(plan.names), "addresses": addresses})
 
     def _held_in(self, attempt: str, plan: InitPlan) -> set[str]:
         """`attempt` is in each request of one command: a repeated request does not undo a cancel in between."""

@@ -13,6 +13,7 @@ import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import node_credentials, shown
+from palisade.cli.initialized_members import until_listening
 from palisade.cli.numbers import Number
 from palisade.cli.options import read_address
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
@@ -50,7 +51,8 @@ NO_ANSWER = 0
 def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: float, as_json: bool) -> None:
     """Create a cluster from the nodes MEMBERS.
 
-    The nodes must have been started without --initial-cluster and --join.
+    The nodes must have been started without --initial-cluster and --join. The command returns once they answer as
+    members. If some do not until --timeout, the cluster is initialized all the same, and stderr names them.
 
     They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits for the
     nodes until --timeout. If the nodes require users to sign in, set PALISADE_JOIN_TOKEN to the token of the nodes.
@@ -70,6 +72,9 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
         return
     if status == 200:
         session.answer(found, f"initialized: {', '.join(found['members'])}")
+        if found.get("silent"):
+            text = f"these members do not answer yet: {', '.join(found['silent'].values())}"
+            session.note(f"{text}; 'palisade status' shows which nodes answer")
         return
     refused, detail = 400 <= status < 500, found["detail"]
     if status == 401:
@@ -97,12 +102,23 @@ def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:
 
 
 async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """`initialize`, with a line on stderr while the command waits."""
+    """`initialize`, then `until_listening`, with a line on stderr while the command waits. A response of 200 has
+    `silent` if members do not answer yet."""
     members = ", ".join(body["members"])
     what = "cancel the initialization of" if body.get("cancel") else "create a cluster of"
     waits_for = [f"no answer yet from {at} to the request to {what} {members}"]
-    async with session.notice(lambda: waits_for[-1]):
-        return await initialize(at, body, session.deadline_s, waits_for)
+    silent: dict[str, str] = {}
+    until = time.monotonic() + session.deadline_s
+
+    def why() -> str:
+        return f"initialized; no answer yet from {', '.join(silent.values())}" if silent else waits_for[-1]
+
+    async with session.notice(why):
+        status, found = await initialize(at, body, session.deadline_s, waits_for)
+        addresses = found.pop("addresses", {})
+        if status == 200 and not body.get("cancel"):
+            await until_listening({name: each["http"] for name, each in addresses.items()}, until, silent)
+    return status, {**found, "silent": silent} if silent else found
 
 
 def default_address() -> str:

@@ -24,12 +24,22 @@ DONE = {"initialized": True, "members": ["n1"]}
 
 
 @contextmanager
-def node_with(*responses: tuple[int, dict[str, object]]) -> Iterator[tuple[str, list[int]]]:
-    """(address, the statuses sent) of a server with these responses; the last one is repeated."""
+def node_with(
+    *responses: tuple[int, dict[str, object]], logins: tuple[int, ...] = (200,)
+) -> Iterator[tuple[str, list[int]]]:
+    """(address, the statuses sent) of a server with these responses; the last one is repeated. `logins`: the statuses
+    of its responses to GET."""
     sent: list[int] = []
+    asked: list[str] = []
     ends = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(logins[min(len(asked), len(logins)) - 1])
+            self.end_headers()
+            self.wfile.write(b"{}")
+
         def do_POST(self) -> None:
             status, shape = responses[min(len(sent), len(responses) - 1)]
             sent.append(status)
@@ -72,6 +82,37 @@ def test_init_ends_at_its_deadline() -> None:
     assert result.exit_code == 3
     assert json.loads(result.stderr)["error"] == {"code": "unavailable", "message": LATER["detail"], "retry": True}
     assert 2 <= len(sent) <= 4
+
+
+def with_addresses(**http: str) -> dict[str, object]:
+    addresses = {name: {"http": at, "stream": at} for name, at in http.items()}
+    return {"initialized": True, "members": list(http), "addresses": addresses}
+
+
+def test_init_returns_once_all_members_answer() -> None:
+    """`palisade status` right after it had exit code 3: no node listened (field report)."""
+    with (
+        node_with((503, LATER), logins=(404, 503, 200)) as (member, _),
+        node_with((200, with_addresses(n1=member))) as (at, _),
+    ):
+        result = init("--at", at, "--json", "--timeout", "3600")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == {"initialized": True, "members": ["n1"]}
+
+
+def test_init_names_the_members_that_do_not_answer_until_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.2)
+    with (
+        node_with((503, LATER), logins=(404,)) as (member, _),
+        node_with((200, with_addresses(n1=member, n2="127.0.0.1:9"))) as (at, _),
+    ):
+        result, with_json = (init("--at", at, "--timeout", "1", *options) for options in ((), ("--json",)))
+    assert (result.exit_code, result.stdout) == (0, "initialized: n1, n2\n")
+    silent = f"n1 at {member} (it has not become a member yet), n2 at 127.0.0.1:9 (connection refused)"
+    first, *_, last = result.stderr.splitlines()
+    assert first.startswith("palisade: waiting: initialized; no answer yet from n1")
+    assert last == (f"palisade: these members do not answer yet: {silent}; 'palisade status' shows which nodes answer")
+    assert list(json.loads(with_json.stdout)["silent"]) == ["n1", "n2"]
 
 
 def test_init_that_is_refused_is_not_repeated() -> None:

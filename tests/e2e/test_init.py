@@ -61,6 +61,8 @@ async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[Nod
         await until(lambda node=node: sees(node, 3), f"{node.id} seeing all again")
     code, out, said = await palisade("init", "n3", "n2", "n1", "--at", nodes[1].http)
     assert (code, out.strip()) == (0, "initialized: n1, n2, n3"), said
+    code, out, said = await palisade("status", "--endpoints", ",".join(node.stream for node in nodes))
+    assert code == 0, f"no node listened right after the initialization: {said}"
     for node in nodes:
         await until(node.ready, f"{node.id} being ready (its log ends with: {node.log()[-800:]})")
     code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[2].http)
