@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from palisade.base.counted import counted
+from palisade.base.key_text import key_text
 from palisade.pipeline import spark_audit
 from palisade.pipeline.audit import html_report
 from palisade.pipeline.audit.acts import DROPPED, FEED, NOTES, axis_of
@@ -34,7 +35,7 @@ from palisade.wire.recorded_history import RecordingHeader
 
 FINDINGS_MAX = 100_000
 """Kept in the report."""
-SHOWN = 10
+SHOWN, SUBJECT_BYTES = 10, 256
 COLUMNS = ("invoked_ns", "completed_ns", "wall_ms", "revision", "writes", "made", "ordered", "ok", "operation")
 
 
@@ -238,7 +239,9 @@ def report_of(folder: Path, content: html_report.Content) -> Report:
     total = sum(content.counts.values())
     lines = [f"{name}: {value}" for name, value in content.facts]
     lines += [f"{kind}: {number}" for kind, number in sorted(content.counts.items())] or ["no findings"]
-    lines += [f"  {each.kind}: {each.text}" for each in content.findings[:SHOWN]]
+    lines += [f"  {_line(each)}" for each in content.findings[:SHOWN]]
+    if total > (shown := min(len(content.findings), SHOWN)):
+        lines.append(f"  and {counted(total - shown, 'more finding')}: see {folder / 'findings.parquet'}")
     lines += [*content.notes, f"report: {folder / 'report.html'}"]
     fields = {
         "findings": total,
@@ -249,6 +252,11 @@ def report_of(folder: Path, content: html_report.Content) -> Report:
         "report": str(folder / "report.html"),
     }
     return Report(fields, "\n".join(lines), ok=not total)
+
+
+def _line(finding: Finding) -> str:
+    subject = f" {key_text(finding.subject, SUBJECT_BYTES)}" if finding.subject else ""
+    return f"{finding.kind}{subject}: {finding.text}"
 
 
 def _shape(finding: Finding) -> dict[str, Any]:

@@ -102,6 +102,14 @@ def test_report_is_not_ok_if_something_was_found(tmp_path: Path) -> None:
     assert "no findings" in good.text
 
 
+def test_report_names_the_subject_of_each_finding_and_the_number_of_the_others(tmp_path: Path) -> None:
+    """Ten identical lines were printed for ten segments, and nothing about 722 others."""
+    lines = report_of(tmp_path, content(12)).text.splitlines()
+    assert lines.count("  stale-read <script>: old & wrong") == 10
+    assert lines[12] == f"  and 2 more findings: see {tmp_path / 'findings.parquet'}"
+    assert "more" not in report_of(tmp_path, content(10)).text
+
+
 @pytest.mark.parametrize(
     "given",
     [
