@@ -135,8 +135,11 @@ def no_server(error: SegmentsUnavailable, why: str | None = None) -> Failure:
     why = why or f"{counted(len(error.missing), 'segment')} without a server"
     text = (
         f"UNAVAILABLE: {why}. Start the stopped nodes that have copies of these segments; if no node has a copy, run "
-        "'palisade segments assign'. 'palisade segments nodes' counts missing copies, with the reason, and expired "
-        "ones; 'palisade segments realtime list' names the nodes of growing segments"
+        "'palisade segments assign'. If no node can fetch one either, as after a restore, copy the old files of the "
+        "segments into the folder 'segments' of an assigned node and restart it, or exclude the segments: 'palisade "
+        "segments set-replicas DATA_SOURCE 0 SEGMENT' or 'mark-unused'. 'palisade segments nodes' counts missing "
+        "copies, with the reason, and expired ones; 'palisade segments realtime list' names the nodes of growing "
+        "segments"
     )
     return Failure(UNAVAILABLE, error.code, text, True, error.missing)
 

@@ -165,6 +165,8 @@ def test_query_without_all_segments_names_every_missing_one(capsys: pytest.Captu
     first, *names = capsys.readouterr().err.splitlines()
     assert (ended.value.code, tuple(names)) == (3, missing)
     assert first.startswith("palisade: UNAVAILABLE: 40 segments without a server.")
+    assert "copy the old files" in first, "after a restore, 'segments assign' changes nothing"
+    assert "'palisade segments set-replicas DATA_SOURCE 0 SEGMENT' or 'mark-unused'" in first
     with pytest.raises(SystemExit):
         CliSession([], 1.0, as_json=True).fail(failure)
     error = json.loads(capsys.readouterr().err)["error"]
