@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,8 +14,10 @@ from click.testing import CliRunner, Result
 from palisade.catalog.operations.all import KINDS
 from palisade.cli.catalog import catalog, parts_of, property_of
 from palisade.cli.main import main
+from palisade.raftgroup.errors import Unavailable
 from tests.support.cli_node import CliNode, cli_node
 
+catalog_module: Any = importlib.import_module("palisade.cli.catalog")
 Run = Callable[..., Result]
 NO_ROWS = "name\twhat\trevision\n"
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
@@ -164,3 +167,14 @@ def test_arguments_are_split_into_parts() -> None:
     assert parts_of("a:text", ("name", "type", "category")) == {"name": "a", "type": "text"}
     assert property_of("a=b=c") == ("a", "b=c")
     assert property_of("a") == ("a", None)
+
+
+def test_reason_of_a_client_that_notices_its_deadline_late_is_kept() -> None:
+    """On a busy machine the outcome was called unknown, although no node had taken the operation (issue 16)."""
+
+    async def late(_client: Any, _wait_s: float, timeout_s: float) -> Any:
+        await asyncio.sleep(timeout_s + 0.3)
+        raise Unavailable("n1: no leader")
+
+    with pytest.raises(Unavailable, match="n1: no leader"):
+        asyncio.run(catalog_module.begun(None, 0.1, "p1", lambda: 0.1, late))

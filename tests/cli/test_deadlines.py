@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,18 +69,16 @@ async def test_backup_keeps_its_deadline_and_leaves_no_partial_file(
 def test_catalog_operation_that_no_node_begins_ends_at_the_deadline(capsys: pytest.CaptureFixture[str]) -> None:
     """Not after `--wait`: that is for operations that were begun."""
 
-    async def never(_client: Any, _wait_s: float, _timeout_s: float) -> Any:
-        await asyncio.sleep(3600)
+    async def never(_client: Any, _wait_s: float, timeout_s: float) -> Any:
+        await asyncio.sleep(timeout_s)
+        raise OutcomeUnknown("no answer in time")
 
-    class Session:
-        deadline_s = 0.3
-
-        def call(self, action: Any, **_: Any) -> Any:
-            return asyncio.run(action(None))
+    def call(action: Any, **_: Any) -> Any:
+        return asyncio.run(action(None))
 
     began = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="--procedure p1 is safe to repeat"):
-        catalog_module.follow(Session(), "p1", 30.0, never)
+        catalog_module.follow(SimpleNamespace(deadline_s=0.3, call=call), "p1", 30.0, never)
     assert time.monotonic() - began < 3
 
 
