@@ -335,10 +335,12 @@ class NodeConfig:
                 f"{self.authorization!r} is not one of {', '.join(AUTHORIZATION)}", option="authorization"
             )
         if self.authorizes and not self.join_token:
+            default = " by default, beyond loopback" if self.authorization == "auto" else ""
             raise ConfigError(
-                "authorization is on (the default beyond loopback), but PALISADE_JOIN_TOKEN is not set: set the same "
-                "token on all nodes, or disable authorization with --authorization=off (insecure: every client that "
-                "reaches the node may read and change everything)"
+                f"it is on{default}, but PALISADE_JOIN_TOKEN is not set: set the same token on all nodes, or disable "
+                "authorization with --authorization=off (insecure: every client that reaches the node may read and "
+                "change everything)",
+                option="authorization",
             )
         if self.root_password_file is not None and not self.authorizes:
             raise ConfigError(

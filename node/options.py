@@ -6,6 +6,7 @@ from this one table, so they cannot differ. `node_config` turns given values int
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -278,7 +279,9 @@ def node_config(given: Mapping[str, GivenValue]) -> NodeConfig:
     for name, one in given.items():
         option = BY_NAME.get(name)
         if option is None:
-            raise ConfigError(f"{one.origin}: unknown option {name!r}; known are {', '.join(BY_NAME)}")
+            near = difflib.get_close_matches(name, BY_NAME, 1, cutoff=0.7)
+            remedy = f"did you mean {near[0]}?" if near else "'palisade node --help' lists the options"
+            raise ConfigError(f"{one.origin}: unknown option {name!r}; {remedy}")
         target = groups[option.group] if option.group else plain
         target[option.field] = read_value(option, one)
     if (plain.get("follow") or plain.get("standalone")) and "http" in plain:
@@ -298,8 +301,11 @@ def node_config(given: Mapping[str, GivenValue]) -> NodeConfig:
 def with_origin(error: ConfigError, given: Mapping[str, GivenValue]) -> ConfigError:
     """With the source of the value, unless that is the command line."""
     name = error.option
-    origin = given[name].origin if name in given else f"--{name}"
-    return error if origin == f"--{name}" else ConfigError(error.reason, option=name, origin=origin)
+    return of_source(name, error.reason, given[name]) if name in given else error
+
+
+def of_source(name: str, reason: str, given: GivenValue) -> ConfigError:
+    return ConfigError(reason, option=name, origin="" if given.origin == f"--{name}" else given.origin)
 
 
 def read_value(option: Option, given: GivenValue) -> Any:
@@ -311,5 +317,8 @@ def read_value(option: Option, given: GivenValue) -> Any:
         if isinstance(given.value, list | dict):
             raise ValueError("is a table or a list; write it as one text or number")
         return option.read(text)
-    except (AddressError, ValueError) as error:
-        raise ConfigError(f"{text!r} (from {given.origin}): {error}", option=option.name) from None
+    except AddressError as error:
+        reason = str(error) if repr(text) in str(error) else f"{text!r}: {error}"
+        raise of_source(option.name, reason, given) from None
+    except ValueError as error:
+        raise of_source(option.name, f"{text!r} {error}", given) from None
