@@ -21,6 +21,7 @@ NODES_MAX = 9
 PEER_OFFSET = 100
 STREAM_OFFSET = 200
 SWIM_OFFSET = 300
+BASE_PORT_MIN, BASE_PORT_MAX = 1024, 65535 - SWIM_OFFSET - NODES_MAX
 LOOPBACK = "127.0.0.1"
 
 
@@ -36,9 +37,10 @@ class Layout:
             raise ConfigError(
                 f"{self.nodes} is out of range; give 1 to {NODES_MAX}, best an odd number", option="nodes"
             )
-        highest = 65535 - SWIM_OFFSET - NODES_MAX
-        if not 1024 <= self.base_port <= highest:
-            raise ConfigError(f"{self.base_port} is out of range; give 1024 to {highest}", option="base-port")
+        if not BASE_PORT_MIN <= self.base_port <= BASE_PORT_MAX:
+            raise ConfigError(
+                f"{self.base_port} is out of range; give {BASE_PORT_MIN} to {BASE_PORT_MAX}", option="base-port"
+            )
 
     def members(self) -> tuple[InitialMember, ...]:
         return tuple(

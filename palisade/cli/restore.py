@@ -14,10 +14,11 @@ import click
 
 from palisade.base.counted import counted
 from palisade.cli.input_file import STDIN
-from palisade.cli.numbers import WHOLE
+from palisade.cli.numbers import WHOLE, WholeNumber
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 from palisade.cli.waiting import progressing_in_thread
+from palisade.node.local_layout import BASE_PORT_MAX, BASE_PORT_MIN, NODES_MAX
 
 if TYPE_CHECKING:
     from palisade.node.local_layout import Layout
@@ -29,8 +30,16 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Folder to create; missing or empty.")
 @click.option("--id", "node", metavar="NODE", help="Create the data folder of this one node, for 'palisade node'.")
-@click.option("--nodes", type=WHOLE, help="Create a local cluster of N nodes, for 'palisade up'.  [default: 3]")
-@click.option("--base-port", type=WHOLE, help="Base port of the local cluster.  [default: 7400]")
+@click.option(
+    "--nodes",
+    type=WholeNumber(1, NODES_MAX),
+    help="Create a local cluster of N nodes, for 'palisade up'.  [default: 3]",
+)
+@click.option(
+    "--base-port",
+    type=WholeNumber(BASE_PORT_MIN, BASE_PORT_MAX),
+    help="Base port of the local cluster.  [default: 7400]",
+)
 @click.option("--cluster", metavar="NAME", help="Name of the new cluster.  [default: that of the backup]")
 @click.option("--generation", type=WHOLE, help="Generation of the new history.  [default: that of the backup plus 1]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")

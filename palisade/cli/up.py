@@ -9,14 +9,18 @@ from pathlib import Path
 import click
 
 from palisade.cli.credentials import shown
-from palisade.cli.numbers import WHOLE
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.node.config import LOG_FORMATS
+from palisade.node.local_layout import BASE_PORT_MAX, BASE_PORT_MIN, NODES_MAX
 
 
 @click.command()
 @click.option(
-    "--nodes", type=WHOLE, metavar="N", help="Number of nodes, 1 to 9, preferably odd.  [default: 3 in a new cluster]"
+    "--nodes",
+    type=WholeNumber(1, NODES_MAX),
+    metavar="N",
+    help="Number of nodes, preferably odd.  [default: 3 in a new cluster]",
 )
 @click.option(
     "--data-dir",
@@ -27,7 +31,7 @@ from palisade.node.config import LOG_FORMATS
 )
 @click.option(
     "--base-port",
-    type=WHOLE,
+    type=WholeNumber(BASE_PORT_MIN, BASE_PORT_MAX),
     metavar="P",
     help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i, SWIM at P+300+i.  [default: 7400, if new]",
 )

@@ -70,6 +70,14 @@ def test_live_table_of_up_fits_and_its_line_to_paste_is_not_wrapped() -> None:
     assert all(url in shown for url in URLS)
 
 
+def test_live_table_of_a_refused_start_prints_nothing() -> None:
+    """An empty line was printed before the error."""
+    console = Console(file=io.StringIO(), width=WIDTH, force_terminal=True)
+    with LiveTable(console):
+        pass
+    assert console.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
 def test_member_list_puts_columns_below_each_other() -> None:
     rows = [
         member_row({

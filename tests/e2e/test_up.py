@@ -303,11 +303,12 @@ def test_removed_member_joins_again_as_soon_as_its_data_folder_is_empty(
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [(("--nodes", "0"), "nodes: 0 is out of range"), (("--base-port", "80"), "base-port: 80 is out of range")],
+    [(("--nodes", "0"), "'--nodes': 0 is out of range"), (("--base-port", "80"), "'--base-port': 80 is out of range")],
 )
 def test_bad_value_is_refused(up: Callable[..., Up], options: tuple[str, ...], text: str) -> None:
+    """It was 1, and "nodes: 0" without the dashes of the option."""
     code, said = up(*options).end()
-    assert code == 1
+    assert code == 2
     assert text in json.loads(said)["error"]["message"]
 
 

@@ -69,7 +69,8 @@ class ScreenLines:
 
 
 class LiveTable:
-    """Events scroll above a table of the nodes; a progress bar is shown while the demo catalog is loaded."""
+    """Events scroll above a table of the nodes; a progress bar is shown while the demo catalog is loaded. Until there
+    is either, nothing is drawn: an empty table would leave an empty line before the error of a refused start."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -81,13 +82,12 @@ class LiveTable:
         self._table: RenderableType = ""
 
     def __enter__(self) -> LiveTable:
-        self._live.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.__exit__(kind, error, trace)
+        self._live.stop()
 
     def show(self, event: SupervisorEvent) -> None:
         if event.name == "demo":
@@ -107,6 +107,7 @@ class LiveTable:
 
     def _draw(self) -> None:
         parts = [self._table] if self._task is None else [self._table, self._progress.get_renderable()]
+        self._live.start()
         self._live.update(Group(*parts))
 
 
