@@ -159,6 +159,7 @@ def serve(
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("palisade").setLevel(logging.INFO)
     call = partial(
         session.call, notice=False, warns_of_writes=False, waits_for_nodes=True, loop_factory=uvloop.new_event_loop
     )

@@ -275,7 +275,7 @@ class RoleRunner:
             active = Active(self.copy, self._record, lock, agreed)
             self.active, self.holder, self.reason = active, self.copy.options.own, ""
             self.copy.tally.activations += 1
-            log.warning("activated: role=%s sequence=%d", self.copy.options.role, active.sequence)
+            log.info("activated: role=%s sequence=%d", self.copy.options.role, active.sequence)
             self._on_active(active)
             try:
                 await active.run()

@@ -114,7 +114,7 @@ async def _serve(runner: RoleRunner, at: Address, trouble: Trouble) -> None:
         loop.add_signal_handler(number, stopped.set)
     options = runner.copy.options
     reporting = asyncio.ensure_future(report(options.role, trouble))
-    log.warning(
+    log.info(
         "listening: role=%s name=%s address=%s advertised=%s", options.role, options.own.name, at, options.own.address
     )
     try:

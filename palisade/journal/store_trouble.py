@@ -44,7 +44,8 @@ async def report(role: str, trouble: Trouble) -> None:
     """Never returns."""
     lines, now = StoreTrouble(role), asyncio.get_running_loop().time
     while True:
-        line = lines.line(trouble(), now())
+        why = trouble()
+        line = lines.line(why, now())
         if line is not None:
-            log.warning("%s", line)
+            log.log(logging.INFO if why is None else logging.WARNING, "%s", line)
         await asyncio.sleep(LOOK_S)

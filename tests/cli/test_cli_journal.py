@@ -62,8 +62,8 @@ def test_copy_without_a_metadata_store_logs_that_it_does_not_answer(tmp_path: Pa
         listening, line = islice(serving.stderr or (), 2)
         serving.kill()
         limit.cancel()
-    assert "listening" in listening
-    assert "metadata store does not answer: role=orders reason=" in line
+    assert " INFO listening" in listening, "it was logged as a warning"
+    assert " WARNING metadata store does not answer: role=orders reason=" in line
     assert "connection refused" in line
 
 
