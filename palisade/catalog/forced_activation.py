@@ -190,7 +190,7 @@ def forced(
 def _newer(chosen: CopyReport, others: Sequence[CopyReport], agreed: AgreedView | None) -> tuple[str, ...]:
     """What is newer than the chosen copy. Its entries would be lost."""
     found = [
-        f"{copy}, is newer: entries that only it has are lost"
+        f"{copy} is newer: entries that only it has are lost"
         for copy in others
         if not copy.problem and copy.age > chosen.age
     ]

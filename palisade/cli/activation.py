@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STORE_S = 3.0
 """How long --without-store waits to make sure that the metadata store does not answer."""
+
+WITHOUT_STORE = "If it has lost its majority permanently or for long, give --without-store, which changes the copy only"
 
 copies_option = click.option(
     "--copy", "copies", multiple=True, metavar="DIR|HOST:PORT", help="A copy: its directory or address (repeatable)."
@@ -76,7 +78,7 @@ def show(session: CliSession, role: str, copies: tuple[str, ...]) -> None:
 
 def shown(view: RoleView, epoch: int, reports: Sequence[CopyReport], rows: list[dict[str, Any]]) -> list[str]:
     record = view.record
-    lines = [f"{view.role}: no agreed sequence; the configured primary begins" if record is None else (
+    lines = [without_record(view) if record is None else (
         f"{view.role}: sequence {record.sequence}, {record.state} by {record.owner}, last served with {record.served}, "
         f"epoch {record.epoch} (store {epoch})"
     )]  # fmt: skip
@@ -90,6 +92,15 @@ def shown(view: RoleView, epoch: int, reports: Sequence[CopyReport], rows: list[
         for each in view.forced
     ]
     return lines
+
+
+def without_record(view: RoleView) -> str:
+    if view.holder or view.forced:
+        return f"{view.role}: no agreed sequence; the configured primary begins"
+    return (
+        f"{view.role}: the store has no such role: none of its copies has been active yet. If the name is correct, the "
+        "configured primary begins"
+    )
 
 
 def shape_of(view: RoleView) -> dict[str, Any]:
@@ -197,7 +208,7 @@ def _force(
             async def read(client: Any) -> tuple[RoleView, int]:
                 return await read_role(client, role), await epoch_of(client)
 
-            view, epoch = session.call(read)
+            view, epoch = replace(session, no_answer_remedy=WITHOUT_STORE).call(read)
             agreed = view.agreed(epoch)
         operator = operator_now(older=how["older"], sequence=how["sequence"])
         name = a_name(how["name"] or directory.absolute().name, "--name")
@@ -247,11 +258,17 @@ def confirm(session: CliSession, plan: ForcedActivation, yes: bool) -> None:
         print(f"palisade: {line}", file=sys.stderr)
     if yes:
         return
-    if session.as_json or not sys.stdin.isatty():
-        raise click.UsageError("nothing was changed; read which entries are lost, and confirm with --yes")
+    if session.as_json or not is_terminal():
+        read = "read which entries are lost, and " if plan.gives_up else ""
+        raise click.UsageError(f"nothing was changed; {read}confirm with --yes")
     question = f"Give role {plan.role} to the copy in {plan.place}, with sequence {plan.sequence}?"
     if not click.confirm(question, err=True):
+        print("palisade: nothing was changed", file=sys.stderr)
         sys.exit(REFUSED)
+
+
+def is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def forced_shape(plan: ForcedActivation) -> dict[str, Any]:

@@ -56,16 +56,17 @@ def _address(place: str) -> str | None:
 def read_directory(role: str, directory: Path) -> CopyReport:
     """Refuses the directory of a running copy, which may be active without a trace in its directory."""
     try:
-        state = read_state(role, directory)
+        state = read_state(role, directory, ", or an address")
     except (OSError, PalisadeError) as error:
         return CopyReport(str(directory), problem=reason_of(error) if isinstance(error, OSError) else str(error))
     return CopyReport(str(directory), state.local, state.filling)
 
 
-def read_state(role: str, directory: Path) -> LocalState:
-    """Raises OSError, JournalError. If the directory has no such file, the copy has no sequence."""
+def read_state(role: str, directory: Path, or_else: str = "") -> LocalState:
+    """Raises OSError, JournalError. If the directory has no such file, the copy has no sequence. `or_else`: what the
+    user may give instead of a directory."""
     if not directory.is_dir():
-        raise JournalError(f"{directory} is not a directory: give the --dir of 'palisade journal serve', or an address")
+        raise JournalError(f"{directory} is not a directory: give the --dir of 'palisade journal serve'{or_else}")
     file = directory / local_file.NAME
     if not file.exists():
         return LocalState(role)

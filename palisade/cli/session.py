@@ -181,7 +181,8 @@ def nothing_else() -> str | None:
 class CliSession:
     """How one command reaches the cluster, and the format of its output.
 
-    `endpoints`: 'host:port' of streams. `shown`: the credentials. `source`: where the endpoints come from."""
+    `endpoints`: 'host:port' of streams. `shown`: the credentials. `source`: where the endpoints come from.
+    `no_answer_remedy`: what else helps if no node can execute the command."""
 
     endpoints: Sequence[str]
     deadline_s: float
@@ -189,6 +190,7 @@ class CliSession:
     shown: Credentials | None = None
     source: str = ""
     as_csv: bool = False
+    no_answer_remedy: str = ""
 
     def with_credentials(self, shown: Credentials | None) -> CliSession:
         return replace(self, shown=shown)
@@ -297,6 +299,8 @@ class CliSession:
     def fail(self, failure: Failure) -> NoReturn:
         """Prints the failure on stderr, as one line and the missing segments, or as one JSON object, and ends the
         process."""
+        if failure.exit_code == UNAVAILABLE and self.no_answer_remedy:
+            failure = replace(failure, message=f"{failure.message}. {self.no_answer_remedy}")
         if self.as_json:
             body: dict[str, Any] = {"code": failure.code, "message": failure.message, "retry": failure.retry}
             if failure.missing:

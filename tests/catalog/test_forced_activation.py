@@ -47,7 +47,7 @@ def force(
 @pytest.mark.parametrize(
     ("own", "others", "seen", "reason"),
     [
-        (chosen(3), [other(4)], agreed(3), r"/b: sequence 4 \(epoch 1\), is newer"),
+        (chosen(3), [other(4)], agreed(3), r"/b: sequence 4 \(epoch 1\) is newer: entries"),
         (chosen(3), [], agreed(4), "has served with sequence 4"),
         (chosen(0), [], agreed(1), "has served with sequence 1"),
         (chosen(3), [other(1, epoch=2)], None, "epoch 2"),

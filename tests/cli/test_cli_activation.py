@@ -100,6 +100,43 @@ def test_force_states_what_it_gives_up_and_needs_a_confirmation(run: Run, tmp_pa
     assert local_of(folder) == LocalSequence(3, 1)
 
 
+def test_force_without_lost_entries_mentions_none(run: Run, tmp_path: Path) -> None:
+    """It was "read which entries are lost", and none were listed."""
+    agree(run, 3)
+    unconfirmed = force(run, copy(tmp_path / "a", 3))
+    assert json.loads(unconfirmed.stderr)["error"]["message"] == "nothing was changed; confirm with --yes"
+
+
+def test_declined_force_states_that_nothing_was_changed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agree(run, 3)
+    folder = copy(tmp_path / "a", 3)
+    monkeypatch.setattr("palisade.cli.activation.is_terminal", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
+    declined = run("activation", "force", ROLE, "--copy", str(folder))
+    assert (declined.exit_code, declined.stderr) == (1, "palisade: nothing was changed\n")
+    assert local_of(folder) == LocalSequence(3, 1)
+
+
+def test_force_while_the_store_is_down_names_the_option_for_that(run: Run, tmp_path: Path) -> None:
+    down = force(run, copy(tmp_path / "a", 3), "--yes", "--endpoints", "127.0.0.1:1", "--timeout", "0.3")
+    assert (down.exit_code, "give --without-store" in down.stderr) == (3, True)
+
+
+def test_place_that_is_no_directory_is_answered_with_what_the_option_takes(run: Run, tmp_path: Path) -> None:
+    """--copy of force takes no address; --copy of show and --compare do."""
+    wrong = f"{tmp_path / 'no'} is not a directory: give the --dir of 'palisade journal serve'"
+    assert json.loads(force(run, tmp_path / "no", "--yes").stderr)["error"]["message"] == wrong
+    assert f"{wrong}, or an address" in run("activation", "show", ROLE, "--copy", str(tmp_path / "no")).stdout
+
+
+def test_role_that_the_store_does_not_have_is_shown_as_such(run: Run) -> None:
+    """A typo was answered with "no agreed sequence; the configured primary begins"."""
+    shown = run("activation", "show", "nope")
+    assert shown.stdout.startswith("nope: the store has no such role: none of its copies")
+
+
 def test_sequence_is_never_lowered(run: Run, tmp_path: Path) -> None:
     agree(run, 9)
     folder = copy(tmp_path / "a", 9)
