@@ -26,7 +26,7 @@ from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.edits import AIRPORTS, LATE_FLIGHT, corrected, late_flights
 from palisade.cli.scenarios.local_data import files_of
 from palisade.cli.scenarios.runner import end_text
-from palisade.cli.scenarios.story import CASE, Check, ScenarioEvent, ScenarioOutcome, complete, judge_case
+from palisade.cli.scenarios.story import CASE, Check, ScenarioEvent, ScenarioOutcome, complete, judge_case, plain
 from palisade.cli.waiting import CLEAR_BELOW
 from tests.support.segment_names import segment
 
@@ -54,6 +54,21 @@ def test_report_without_an_expected_recovery_is_wrong() -> None:
     check = judge_case(rejected, report("a", "LV = LM"))
     assert check is not None
     assert not check.held
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        ({"revisions_replayed": 0, "snapshots": 1}, "revisions replayed 0, snapshots 1"),
+        (["a", "b"], "a, b"),
+        ([], "none"),
+        (3, "3"),
+        ("LV 3", "LV 3"),
+    ],
+)
+def test_findings_are_shown_as_plain_text(seen: object, text: str) -> None:
+    """Dicts and tuples were shown as Python writes them."""
+    assert plain(seen) == text
 
 
 def test_check_that_was_never_made_does_not_hold() -> None:

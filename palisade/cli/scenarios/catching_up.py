@@ -8,7 +8,7 @@ from palisade.cli.scenarios.actor import Actor
 from palisade.cli.scenarios.edits import AIRPORTS, PLANES, below, corrected, retired
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
-from palisade.cli.scenarios.story import Report, Scenario
+from palisade.cli.scenarios.story import Report, Scenario, plain
 
 MISSED = 300
 EQUAL = "its vault and the cluster are equal at one revision: chain digest and all 4,096 bucket digests"
@@ -91,11 +91,21 @@ async def wiped_disk(stage: Stage) -> Report:
     await victim.start()
     report = await stage.caught_up(victim, latest)
     after = await incarnations(cluster, "n3")
-    stage.check("new-incarnation", after != before and "" not in after, f"{before} before, {after} now")
+    stage.check(
+        "new-incarnation",
+        after != before and "" not in after,
+        f"{incarnation_text(before)}; now {incarnation_text(after)}",
+    )
     keys = report["keys"]
-    stage.check("from-nothing", report["lv_before"] == 0 and keys["kept"] == 0, f"LV was {report['lv_before']}; {keys}")
+    stage.check(
+        "from-nothing", report["lv_before"] == 0 and keys["kept"] == 0, f"LV was {report['lv_before']}; {plain(keys)}"
+    )
     await check_state(stage, victim, cluster)
     return report
+
+
+def incarnation_text(found: tuple[str, str]) -> str:
+    return f"incarnation {found[0]} in the group, {found[1]} in the topology"
 
 
 async def incarnations(cluster: Members, node: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from palisade.cli.scenarios.catching_up import EQUAL, UNDISTURBED, check_state
 from palisade.cli.scenarios.edits import late_flights
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
-from palisade.cli.scenarios.story import Report, Scenario
+from palisade.cli.scenarios.story import Report, Scenario, plain
 from palisade.client.publishing import publish, read_data_source
 from palisade.metastore.requests import Put
 from palisade.segments.segment_store import file_of
@@ -75,7 +75,7 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     victim.plan["dies_at_step"] = DIES_AT
     await victim.start()
     (code,) = await stage.all_end([victim])
-    stage.say(f"f1 starts, and dies in step {DIES_AT} of its eviction, with one segment half written: {code}")
+    stage.say(f"f1 starts, and dies in step {DIES_AT} of its eviction, with one segment half written: exit code {code}")
     torn = [name for name, content in files_of(victim).items() if content not in wanted.values()]
     del victim.plan["dies_at_step"]
     latest = await cluster.latest()
@@ -90,7 +90,7 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     stage.check("as-undisturbed", same, f"{len(wanted)} segments, each complete and in its version")
     kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
     counts = smooth["resources"]
-    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 reports {counts}")
+    stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 reports: {plain(counts)}")
     await check_state(stage, victim, cluster)
     return report
 

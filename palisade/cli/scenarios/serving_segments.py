@@ -16,7 +16,7 @@ from palisade.cli.scenarios.counting import QueryCounts, WrongCount
 from palisade.cli.scenarios.local_data import first_days, write_origin
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
-from palisade.cli.scenarios.story import Report, Scenario
+from palisade.cli.scenarios.story import Report, Scenario, plain
 from palisade.client.publishing import publish
 from palisade.segments.assigning import assign_segments
 from palisade.wire.segment_errors import SegmentsUnavailable
@@ -74,7 +74,7 @@ class Flights:
         async def holds() -> bool:
             return await self.states() == states
 
-        await self.stage.until(holds, f"states {states}")
+        await self.stage.until(holds, f"states {plain(states)}")
 
     async def names(self) -> list[str]:
         listed = await self.cluster.client.segments_list(FLIGHTS.name)
@@ -98,14 +98,14 @@ async def holding(counts: Callable[[], Awaitable[Any]]) -> tuple[bool, str]:
         await counts()
         return True, ""
     except (WrongCount, PalisadeError) as error:
-        return False, f"{type(error).__name__}: {error}"
+        return False, str(error)
 
 
 async def server_dies(stage: Stage) -> Report | None:
     flights = Flights(stage, await stage.cluster())
     await flights.publish()
     before = await flights.states()
-    stage.say(f"{DAYS} days of flights are published; no data node has them: {dict(before)}")
+    stage.say(f"{DAYS} days of flights are published; no data node has them: {plain(before)}")
     stage.check("loading", before == {"loading": DAYS} and await flights.missing() == [])
     await flights.start("f1")
     await flights.assign(["f1"], 1)

@@ -26,7 +26,7 @@ from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.catalog.demo.entries import CatalogEntry
 from palisade.cli.scenarios.actor import ANSWER_S, Actor, JournalCopy
 from palisade.cli.scenarios.members import Members
-from palisade.cli.scenarios.story import Check, Report, Scenario, ScenarioEvent
+from palisade.cli.scenarios.story import Check, Report, Scenario, ScenarioEvent, plain
 
 WAIT_S = 30.0
 POLL_S = 0.03
@@ -74,7 +74,7 @@ class Stage:
 
     def check(self, name: str, held: bool, seen: object = "") -> None:
         """Reports a check of the scenario."""
-        self.add(Check(name, self.scenario.promises()[name], bool(held), str(seen)))
+        self.add(Check(name, self.scenario.promises()[name], bool(held), plain(seen)))
 
     def add(self, check: Check) -> None:
         self.checks.append(check)

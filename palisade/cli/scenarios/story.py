@@ -67,6 +67,15 @@ class Check:
         return {"name": self.name, "must": self.must, "held": self.held, "seen": self.seen}
 
 
+def plain(found: object) -> str:
+    """Names and values as text: 'revisions replayed 0, snapshots 0'."""
+    if isinstance(found, Mapping):
+        return ", ".join(f"{str(name).replace('_', ' ')} {plain(value)}" for name, value in found.items()) or "none"
+    if isinstance(found, list | tuple | set | frozenset):
+        return ", ".join(map(plain, found)) or "none"
+    return str(found)
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioEvent:
     """An event of a running scenario: `kind` is 'scenario', 'step', 'check', 'report' or 'end'."""
