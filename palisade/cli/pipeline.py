@@ -185,6 +185,7 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
     needs_cluster = job.needs_cluster(options)
     if needs_cluster:
         exit_if_no_answer(session, access)
+    job.check(access, options)
     with shown_progress(job.name, session, access if needs_cluster else None) as show:
         report = run_job(job, access, options, master=master, show=show)
     session.answer(report.fields, report.text)

@@ -76,7 +76,7 @@ class ArchiveRun:
                 self._folder.finish(folder)
                 return rows
             case WriteChanges(first, last, folder):
-                self._progress(f"archive revisions {first} to {last}")
+                self._progress(f"archive the changes {revisions(first, last)}")
                 rows = frames.write_changes(first, last, folder)
                 self._folder.finish(folder)
                 return rows
@@ -91,6 +91,10 @@ class ArchiveRun:
                 self._folder.finish(folder)
                 return None
         raise TypeError(f"no step of an archive: {step}")
+
+
+def revisions(first: int, last: int) -> str:
+    return f"of revision {last}" if first == last else f"of revisions {first} to {last}"
 
 
 def raise_watermark(client: SyncClient, manifest: ArchiveManifest, revision: int) -> int:

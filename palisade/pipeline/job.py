@@ -28,13 +28,18 @@ class Report:
     ok: bool = True
 
 
+def nothing_to_check(access: ClusterAccess, options: Any) -> None:
+    """For a job whose options can be used if they are well formed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """`options`: a frozen dataclass whose fields are made by `option`; its `__post_init__` may raise BadOption.
 
     `run(spark, access, options, progress)` raises PipelineError and the errors of the client. Started again after any
     failure, it continues or begins anew, and publishes nothing twice. `needs_cluster(options)`: whether the job
-    connects to a cluster, which then has to answer before Spark starts.
+    connects to a cluster, which then has to answer before Spark starts. `check(access, options)`: between the two, as
+    Spark needs seconds to start; raises PipelineError, OSError and the errors of the client.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Job:
     options: type[Any]
     run: Callable[[Any, ClusterAccess, Any, Progress], Report]
     needs_cluster: Callable[[Any], bool] = lambda options: True
+    check: Callable[[ClusterAccess, Any], None] = nothing_to_check
 
 
 @dataclass(frozen=True, slots=True)

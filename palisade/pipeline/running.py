@@ -76,6 +76,7 @@ def run(
     access = ClusterAccess(addresses, token_file, user, password_file, TIMEOUT_S)
     if spark is None and job.needs_cluster(chosen):
         require_answer(access)
+    job.check(access, chosen)
     return run_job(job, access, chosen, spark=spark, master=master)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,12 @@ from palisade.cli.main import main
 from palisade.pipeline import java, running
 from palisade.pipeline.errors import BadOption, JobFailed, RevisionGone, SparkMissing
 from palisade.pipeline.job import Job, Report, option, parsed, source_options
+from palisade.pipeline.jobs import job_named
 from palisade.pipeline.options import ClusterAccess, access_of
 from palisade.pipeline.running import Seen, run_job, seen_now
 from palisade.pipeline.spark_failure import cause_of
 from palisade.raftgroup.errors import Unavailable
+from palisade.wire.recorded_history import SUFFIX
 
 ACCESS = ClusterAccess(("n1:7601", "n2:7601"), "", "alice", "/run/password", 5.0)
 
@@ -128,7 +131,7 @@ def test_progress_counts_the_tasks_of_running_stages() -> None:
     assert seen_now(tracker, "g", "write") == Seen("write", 1, 8, 3)
 
 
-def test_python_api_asks_the_cluster_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_api_asks_the_cluster_before_it_starts_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a session that runs already it does not: there is no start to save."""
     ran = list[Job]()
     monkeypatch.setattr(running, "require_pyspark", lambda: None)
@@ -138,7 +141,9 @@ def test_python_api_asks_the_cluster_before_it_starts_spark(monkeypatch: pytest.
         running.run("retention", "127.0.0.1:9")
     assert ran == []
     running.run("retention", "127.0.0.1:9", spark=SimpleNamespace())
-    running.run("audit", "127.0.0.1:9", to="r", histories="h", history_only=True)
+    (tmp_path / f"a{SUFFIX}").touch()
+    folder = str(tmp_path)
+    running.run("audit", "127.0.0.1:9", to=folder, histories=folder, history_only=True)
     assert [job.name for job in ran] == ["retention", "audit"]
 
 
@@ -168,6 +173,28 @@ def test_exit_code_of_a_failed_job(no_spark: None, error: BaseException, code: i
     found = invoke(raising(error), "--to", "x", "--json")
     assert found.exit_code == code
     assert name is None or json.loads(found.stderr)["error"]["code"] == name
+
+
+def test_options_are_checked_before_spark_is_started(no_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data source that does not exist, or a folder that cannot be created, was refused after 9 s."""
+
+    def check(access: ClusterAccess, options: Wishes) -> None:
+        raise BadOption(f"option to: {options.to} is not here")
+
+    monkeypatch.setattr(running, "run_job", lambda *_, **__: pytest.fail("Spark was started"))
+    found = invoke(replace(job_that(None), check=check), "--to", "x")
+    assert (found.exit_code, found.stderr) == (2, "palisade: option to: x is not here\n")
+
+
+@pytest.mark.parametrize("name", ["history", "audit", "ingest"])
+def test_folder_that_cannot_be_created_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "below"
+    (tmp_path / f"a{SUFFIX}").touch()
+    job = job_named(name)
+    given = {"to": str(folder), **({"histories": str(tmp_path)} if name == "audit" else {})}
+    with pytest.raises(BadOption, match=f"^option to: the folder {folder} cannot be created: not a directory; give"):
+        job.check(ACCESS, parsed(job, given))
 
 
 def test_report_is_json_or_text_and_findings_are_exit_code_1(no_spark: None) -> None:

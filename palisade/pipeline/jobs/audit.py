@@ -8,12 +8,18 @@ from typing import Any
 from palisade.pipeline.audit_options import AuditOptions, files_in
 from palisade.pipeline.errors import SparkMissing
 from palisade.pipeline.job import Job, Progress, Report
+from palisade.pipeline.local_folder import require_folder
 from palisade.pipeline.options import ClusterAccess
 
 
-def run(spark: Any, access: ClusterAccess, options: AuditOptions, progress: Progress) -> Report:
+def check(access: ClusterAccess, options: AuditOptions) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise SparkMissing("matplotlib is not installed: pip install '.[audit]' in a clone of Palisade")
+    files_in(options.histories)
+    require_folder(options.folder)
+
+
+def run(spark: Any, access: ClusterAccess, options: AuditOptions, progress: Progress) -> Report:
     from palisade.pipeline.audit_run import AuditRun
 
     return AuditRun(spark, access, options, files_in(options.histories), progress).run()
@@ -30,4 +36,5 @@ JOB = Job(
     AuditOptions,
     run,
     lambda options: not options.history_only,
+    check,
 )

@@ -15,6 +15,7 @@ from palisade.pipeline.archiving import Archived, Plan, archive
 from palisade.pipeline.cluster import connect
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.job import Job, Progress, Report, option, source_options
+from palisade.pipeline.local_folder import require_folder
 from palisade.pipeline.options import ClusterAccess, read_options
 
 MS_PER_HOUR = 3_600_000
@@ -38,6 +39,12 @@ class HistoryOptions:
         local_path(self.to)
         if self.batch_revisions < 1 or self.merge_rows < 0 or self.keep_hours < 0:
             raise BadOption("option batch_revisions is at least 1, merge_rows and keep_hours at least 0")
+
+
+def check(access: ClusterAccess, options: HistoryOptions) -> None:
+    folder = local_path(options.to)
+    require_folder(folder)
+    ArchiveFolder(folder).prepare()
 
 
 def run(spark: Any, access: ClusterAccess, options: HistoryOptions, progress: Progress) -> Report:
@@ -69,7 +76,7 @@ def report_of(archived: Archived, folder: str) -> Report:
         "removed": archived.removed,
     }
     text = (
-        f"archived revisions {manifest.base} to {manifest.last} in {folder}: "
+        f"{folder} has the state at revision {manifest.base} and the changes up to revision {manifest.last}: "
         f"{counted(archived.changes, 'new change')}, {counted(archived.ended, 'version')} ended"
     )
     return Report(fields, text)
@@ -82,4 +89,5 @@ JOB = Job(
     "`palisade.pipeline.history.at` reads the state at any archived revision.",
     HistoryOptions,
     run,
+    check=check,
 )

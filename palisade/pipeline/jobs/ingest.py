@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from palisade.base.counted import counted
@@ -14,6 +15,7 @@ from palisade.pipeline.errors import BadOption
 from palisade.pipeline.ingest import DEMO, Ingested, Source, ingest_source
 from palisade.pipeline.ingest_rows import GRANULARITIES, within
 from palisade.pipeline.job import Job, Progress, Report, option
+from palisade.pipeline.local_folder import require_folder
 from palisade.pipeline.options import ClusterAccess
 from palisade.pipeline.segment_folder import folder_of
 
@@ -72,6 +74,10 @@ class IngestOptions:
         ]
 
 
+def check(access: ClusterAccess, options: IngestOptions) -> None:
+    require_folder(Path(folder_of(options.to, "", "").path))
+
+
 def run(spark: Any, access: ClusterAccess, options: IngestOptions, progress: Progress) -> Report:
     with connect(access) as client:
         done = [ingest_source(spark, client, source, options.to, progress) for source in options.sources()]
@@ -92,4 +98,5 @@ JOB = Job(
     "nodes.",
     IngestOptions,
     run,
+    check=check,
 )

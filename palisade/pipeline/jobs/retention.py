@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,6 +39,12 @@ class RetentionOptions:
         return [each.strip() for each in self.nodes.split(",") if each.strip()]
 
 
+def check(access: ClusterAccess, options: RetentionOptions) -> None:
+    if options.data_source:
+        with connect(access) as client:
+            require_source(data_sources(client), options.data_source)
+
+
 def run(spark: Any, access: ClusterAccess, options: RetentionOptions, progress: Progress) -> Report:
     progress("read the rules")
     with connect(access) as client:
@@ -67,17 +73,28 @@ def http_addresses(client: SyncClient) -> list[str]:
 
 def all_records(client: SyncClient, data_source: str) -> tuple[dict[SegmentRecord, int], dict[str, Manifest]]:
     """With their revisions; and the manifests by data source."""
-    found = client.range(MANIFESTS, prefix=True)
-    names = [Manifest.from_bytes(kv.key, kv.value).data_source for kv in found.kvs]
+    names = data_sources(client)
     records: dict[SegmentRecord, int] = {}
     manifests: dict[str, Manifest] = {}
     for name in names:
         if data_source in ("", name):
             manifests[name], some = client.segments_records(name)
             records |= some
-    if data_source and data_source not in manifests:
-        raise BadOption(f"option data_source={data_source!r}: no such data source; there are {', '.join(names)}")
+    if data_source:
+        require_source(names, data_source)
     return records, manifests
+
+
+def data_sources(client: SyncClient) -> list[str]:
+    found = client.range(MANIFESTS, prefix=True)
+    return [Manifest.from_bytes(kv.key, kv.value).data_source for kv in found.kvs]
+
+
+def require_source(names: Collection[str], name: str) -> None:
+    """Raises BadOption."""
+    if name not in names:
+        known = f"there are {', '.join(names)}" if names else "there are none"
+        raise BadOption(f"option data_source={name!r}: no such data source; {known}")
 
 
 def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval] | None) -> Report:
@@ -110,4 +127,5 @@ JOB = Job(
     "first.",
     RetentionOptions,
     run,
+    check=check,
 )
