@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -14,16 +15,15 @@ from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease, serializable_option
 from palisade.cli.printing import print_bytes, print_json, readable
-from palisade.cli.session import REFUSED, CliSession, Failure
+from palisade.cli.range_output import HEADER, RangeOutput, row
+from palisade.cli.session import REFUSED, CliSession, Failure, failure_of
 from palisade.metastore.requests import FROM_KEY, SortOrder, SortTarget
-from palisade.metastore.results import KeyValue
 from palisade.wire import json_results as shapes
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 ORDERS = {"ascend": SortOrder.ASCEND, "descend": SortOrder.DESCEND}
 TARGETS = {target.name.lower(): target for target in SortTarget}
 FIRST_KEY = b"\0"
-HEADER = ("key", "value", "version", "revision")
 
 Command = Callable[..., None]
 
@@ -154,14 +154,37 @@ def show_range(
     target, order = options.pop("sort"), options.pop("order")
     if order is not None or target != "key":
         options |= {"sort_target": TARGETS[target], "sort_order": ORDERS[order or "ascend"]}
-    result = session.call(lambda client: client.range(key, range_end, prefix=prefix, **options))
     if options["count_only"]:
+        result = session.call(lambda client: client.range(key, range_end, prefix=prefix, **options))
         session.answer(shapes.range_shape(result), str(result.count))
         return
-    shape = shapes.range_shape(result) if session.as_json else None
-    session.rows(shape, HEADER, [row(kv) for kv in result.kvs], cut="value")
-    if result.more and not session.as_json:
-        click.echo(f"{len(result.kvs)} of {counted(result.count, 'key')}; --limit omitted the others", err=True)
+    show_in_parts(session, key, range_end, prefix=prefix, **options)
+
+
+def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: Any) -> None:
+    """Prints each part of the range as soon as it has arrived."""
+    output = RangeOutput(session, options["limit"])
+    counts = options["limit"] > 0
+
+    def why() -> str | None:
+        return f"{output.printed:,} keys received so far" if output.printed else None
+
+    async def show(client: Any) -> None:
+        async with session.notice_of(client, why) as erase:
+            try:
+                async for page in client.range_pages(key, range_end, exact_count=counts, **options):
+                    erase()
+                    output.show(page)
+            except Exception as error:
+                failure = failure_of(error, session.endpoints, session.source)
+                if failure is None or not output.printed:
+                    raise
+                text = f"the output ends after the first {counted(output.printed, 'key')}, and is not complete"
+                session.fail(replace(failure, message=f"{failure.message}; {text}"))
+
+    session.call(show, notice=False)
+    if output.more and not session.as_json:
+        click.echo(f"{output.printed} of {counted(output.count, 'key')}; --limit omitted the others", err=True)
 
 
 @click.command()
@@ -206,7 +229,3 @@ def refuse_with_at(
             "--at reads the vault of one node, which has one revision and is ordered by key: omit --revision, "
             "--serializable, --count-only, --sort and --order"
         )
-
-
-def row(kv: KeyValue) -> list[Any]:
-    return [readable(kv.key), readable(kv.value), kv.version, kv.mod_revision]

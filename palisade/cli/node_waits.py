@@ -21,6 +21,9 @@ ASK_S = 0.5
 ASKED_BEFORE_S = 0.1
 """How long before the first notice the status is requested, so that the first notice has the reason."""
 
+RECEIVING_BYTES = 100_000
+"""Less of an answer than this arrives at once, and is not reported."""
+
 
 class NodeWaits:
     """`text`: what the leader waits for; None if it has not answered, or waits for no other node."""
@@ -29,8 +32,12 @@ class NodeWaits:
         self.text: str | None = None
 
     def reason(self, client: Client, why: str | None = None) -> str:
-        """Why there is no answer yet: the reason of the client, else `why`, else that of the connected node."""
-        return self.known(client, why) or f"no answer yet from {client.connected_to}"
+        """Why there is no answer yet: the reason of the client, else `why`, else that of the connected node, or how
+        much of its answer has arrived."""
+        known = self.known(client, why)
+        if known is not None or client.receiving_bytes < RECEIVING_BYTES:
+            return known or f"no answer yet from {client.connected_to}"
+        return f"receiving the answer of {client.connected_to}, {client.receiving_bytes / 1e6:,.1f} MB so far"
 
     def known(self, client: Client, why: str | None = None) -> str | None:
         """As `reason`; None if no cause is known. If a realtime writer waits for a data node, the cause of the cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 VALUE_WIDTH = 60
@@ -33,18 +33,24 @@ def print_rows(
     from palisade.cli.table import tables
 
     console = Console()
-    cells = [
+    cells = cells_of(header, rows, cut)
+    for table in tables(header, cells, console.width, wraps=wraps, cut=cut, omits=omits):
+        console.print(table, markup=False, crop=False)
+
+
+def cells_of(header: Sequence[str], rows: Iterable[Sequence[Any]], cut: str | None) -> list[list[str]]:
+    """The texts of a table, those of the column `cut` shortened."""
+    return [
         [shorten(str(each)) if title == cut else str(each) for title, each in zip(header, row, strict=True)]
         for row in rows
     ]
-    for table in tables(header, cells, console.width, wraps=wraps, cut=cut, omits=omits):
-        console.print(table, markup=False)
 
 
-def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """CSV of RFC 4180, with a header, but with LF as the line end."""
+def print_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """CSV of RFC 4180, with a header unless that is empty, but with LF as the line end."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(header)
+    if header:
+        writer.writerow(header)
     writer.writerows(rows)
 
 

@@ -7,7 +7,10 @@ order of their importance and named in the caption (`kept`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from palisade.cli.large_table import LargeTable, folded
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 FRAME = 3
 """Characters per column besides its content: two blanks and a border. The table has one more border at its end."""
 ROWS_MAX = 500
-"""Maximum rows of one table. A longer list is shown as several tables: a single one would take seconds to lay out."""
+"""Maximum rows of one table. A longer list is shown as several tables, each with the titles."""
 CUT_MIN, WRAPPED_MIN = 16, 25
 """The least widths of a column that is cut or wraps. A time in the name of a segment, with its slash, has 25."""
 
@@ -56,6 +59,31 @@ def kept(widths: Sequence[int], importance: Sequence[int], width: int) -> list[i
     return sorted(found)
 
 
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """`shown`: the columns of each table that all rows are shown in, by place, with their widths. `cut`: the column
+    whose text is cut. `omitted`: the titles of the columns that are not shown."""
+
+    header: Sequence[str]
+    shown: Sequence[Mapping[int, int]]
+    cut: str | None
+    omitted: Sequence[str]
+
+    def tables(self, rows: Sequence[Sequence[str]]) -> Iterator[Table | LargeTable]:
+        """The tables for these rows, which may be a part of all rows."""
+        large = len(rows) > ROWS_MAX
+        cut = {self.header.index(self.cut)} if self.cut else set()
+        for first in range(0, max(1, len(rows)), ROWS_MAX):
+            part = rows[first : first + ROWS_MAX]
+            found: list[Table | LargeTable] = [
+                LargeTable(self.header, part, each, cut) if large else made(self.header, part, each, self.cut)
+                for each in self.shown
+            ]
+            if first + ROWS_MAX >= len(rows):
+                found[-1].caption = omitted_text(self.omitted)
+            yield from found
+
+
 def tables(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -64,7 +92,20 @@ def tables(
     wraps: Collection[str] = (),
     cut: str | None = None,
     omits: Collection[str] = (),
-) -> Iterator[Table]:
+) -> Iterator[Table | LargeTable]:
+    """The tables of a `layout` for these rows."""
+    return layout(header, rows, width, wraps=wraps, cut=cut, omits=omits).tables(rows)
+
+
+def layout(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    wraps: Collection[str] = (),
+    cut: str | None = None,
+    omits: Collection[str] = (),
+) -> TableLayout:
     """One table if it fits, else several with the same rows; after `ROWS_MAX` rows the next ones.
 
     Columns that become narrower first: those in `wraps`, whose text continues on further lines, and `cut`, whose text
@@ -85,13 +126,8 @@ def tables(
     least = limited([least[place] for place in columns], width)
     groups = [[columns[each] for each in group] for group in stacked(least, width)]
     narrow = dict(zip(columns, least, strict=True))
-    left_out = [header[place] for place in filled if place not in columns]
     shown = [grown({place: narrow[place] for place in group}, widths, width) for group in groups]
-    for first in range(0, max(1, len(rows)), ROWS_MAX):
-        found = [made(header, rows[first : first + ROWS_MAX], each, cut) for each in shown]
-        if first + ROWS_MAX >= len(rows):
-            found[-1].caption = omitted_text(left_out)
-        yield from found
+    return TableLayout(header, shown, cut, [header[place] for place in filled if place not in columns])
 
 
 def with_text(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> list[int]:
@@ -125,19 +161,6 @@ def omitted_text(titles: Sequence[str]) -> str | None:
     return f"omitted here: {', '.join(titles)}" if titles else None
 
 
-def folded(text: str, width: int) -> str:
-    """A name in lines that end after a slash where possible. A text with blanks is returned as it is."""
-    if len(text) <= width or " " in text:
-        return text
-    lines = [""]
-    for part in text.replace("/", "/\n").split("\n"):
-        if len(lines[-1]) + len(part) <= width:
-            lines[-1] += part
-        else:
-            lines.append(part)
-    return "\n".join(line for line in lines if line)
-
-
 def made(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[int, int], cut: str | None) -> Table:
     """A table of the columns in `widths`. Text that is too long is cut in the column `cut`, and wraps in others."""
     from rich.table import Table
@@ -148,5 +171,6 @@ def made(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[i
         cuts = header[column] == cut
         table.add_column(header[column], width=width, no_wrap=cuts, overflow="ellipsis" if cuts else "fold")
     for row in rows:
-        table.add_row(*(Text(folded(row[column], width)) for column, width in widths.items()))
+        cells = (row[each] if header[each] == cut else folded(row[each], width) for each, width in widths.items())
+        table.add_row(*map(Text, cells))
     return table

@@ -101,6 +101,11 @@ class Client(StoreApi):
         """The node that the requests are sent to, with its address, for messages."""
         return self._session.connected_to
 
+    @property
+    def receiving_bytes(self) -> int:
+        """What has arrived of an answer that is being received; 0 without one."""
+        return 0 if self._session.link is None else self._session.link.kept_bytes
+
     def _other_nodes(self) -> list[Client]:
         """A client for each known address except the connected one: the given addresses and, if this client follows
         the leader, those that nodes have announced."""

@@ -121,6 +121,11 @@ class ClientConnection(asyncio.Protocol):
             return None
         return f"has sent nothing for {now - self.last_heard:.1f} s"
 
+    @property
+    def kept_bytes(self) -> int:
+        """Of an answer that is being received."""
+        return self._parser.kept_bytes
+
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -60,7 +60,7 @@ class StreamSession:
         self._watches: dict[int, Watch] = {}
         self._numbers, self._oldest = 0, 1
         self._admission: deque[asyncio.Future[None]] = deque()
-        self._link: ClientConnection | None = None
+        self.link: ClientConnection | None = None
         self._leaving: ClientConnection | None = None
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
@@ -89,9 +89,9 @@ class StreamSession:
             self._give_up(operation, "the client was closed")
         for watch in list(self._watches.values()):
             watch.end(ClientClosed("the client was closed"))
-        if self._link is not None:
-            await self._link.end()
-            self._link = None
+        if self.link is not None:
+            await self.link.end()
+            self.link = None
         for turn in self._admission:
             if not turn.done():
                 turn.set_exception(ClientClosed("the client was closed; nothing was sent"))
@@ -144,8 +144,8 @@ class StreamSession:
         now, own_s = self._loop.time(), self._timeout_s if timeout_s is None else timeout_s
         operation = Operation(kind, number, content, slot, now, own_s, repeatable=repeatable, writes=writes)
         self._pending[number] = operation
-        if self._link is not None:
-            self._transmit(operation, self._link, size)
+        if self.link is not None:
+            self._transmit(operation, self.link, size)
 
     def _transmit(self, operation: Operation, link: ClientConnection, size: int = 0) -> None:
         if not operation.may_be_applied:
@@ -202,7 +202,7 @@ class StreamSession:
         nothing_done = isinstance(error, Unavailable | PermissionsUnknown | ReadPending)
         if isinstance(error, NodeFailed) and operation.repeatable:
             self.leave_failed_node(error)
-        elif nothing_done and is_last(operation, self._link or self._leaving, self._timeout_s, self._loop.time()):
+        elif nothing_done and is_last(operation, self.link or self._leaving, self._timeout_s, self._loop.time()):
             self._refused(operation, beside(error, self._found, self._connector.unreached))
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
@@ -213,7 +213,7 @@ class StreamSession:
 
     def leave_failed_node(self, error: NodeFailed) -> None:
         """Continue at another node: this one has stopped, or was removed from the cluster."""
-        if (link := self._link or self._leaving) is not None:
+        if (link := self.link or self._leaving) is not None:
             self._left_failed = True
             link.abort(str(error))
 
@@ -228,9 +228,9 @@ class StreamSession:
     def _again(self, number: int) -> None:
         """Send it again, unless it was sent over another connection meanwhile and is not repeatable."""
         operation = self._pending.get(number)
-        if operation is not None and self._link is not None and (operation.repeatable or not operation.sent):
+        if operation is not None and self.link is not None and (operation.repeatable or not operation.sent):
             operation.tried_at = self._loop.time()
-            self._transmit(operation, self._link)
+            self._transmit(operation, self.link)
 
     def _admit_more(self) -> None:
         waiting = self._admission
@@ -245,7 +245,7 @@ class StreamSession:
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        if (link := self._link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
+        if (link := self.link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
             link.abort("it does not respond")
             self._connector.avoid(self.address)
         for operation in [each for each in self._pending.values() if each.deadline <= now]:
@@ -349,7 +349,7 @@ class StreamSession:
         better = await self._connector.better(found)
         if better is None:
             return link
-        self._link, self._leaving = None, link
+        self.link, self._leaving = None, link
         try:
             may_go = await self._calm(link)
         except BaseException:
@@ -380,7 +380,7 @@ class StreamSession:
 
     def _resume(self, link: ClientConnection) -> None:
         """Continue over the connection that the session was about to leave."""
-        self._link = link
+        self.link = link
         for operation in list(self._pending.values()):
             if operation.repeatable or not operation.sent:
                 self._transmit(operation, link)
@@ -388,7 +388,7 @@ class StreamSession:
             watch.begin_where_none(link)
 
     def _begin(self, link: ClientConnection) -> None:
-        self._link = link
+        self.link = link
         self.connected_to = f"{self._found.member} at {self._found.address}" if self._found else "the nodes"
         for operation in list(self._pending.values()):
             self._transmit(operation, link)
@@ -400,7 +400,7 @@ class StreamSession:
         """Why no events can arrive at the moment; None if they can."""
         if self._found is None:
             return unconnected(self._why_unanswered, self._connector.silent)
-        silence = None if self._link is None else self._link.silence(self._loop.time())
+        silence = None if self.link is None else self.link.silence(self._loop.time())
         return self._found.trouble(silence, self._connector.unreached)
 
     @property
@@ -422,7 +422,7 @@ class StreamSession:
 
     def _lost(self, link: ClientConnection) -> None:
         self.refused_at.reasons.failed(self.address, link.closed.result())
-        self._link = self._found = None
+        self.link = self._found = None
         self._route.advance()
         for operation in list(self._pending.values()):
             if link.unanswered_not_executed:
@@ -439,12 +439,12 @@ class StreamSession:
         self._numbers = number = self._numbers + 1
         watch = Watch(number, request, progress_s, self)
         self._watches[number] = watch
-        if self._link is not None:
-            watch.begin(self._link)
+        if self.link is not None:
+            watch.begin(self.link)
         return watch
 
     def forget_watch(self, number: int) -> None:
         self._watches.pop(number, None)
-        link = self._link or self._leaving
+        link = self.link or self._leaving
         if link is not None:
             link.send(FrameKind.UNWATCH, [number])

@@ -114,28 +114,56 @@ class StoreApi(ScanApi, SegmentsApi):
         `options`: limit, revision, sort_order, sort_target, serializable, keys_only, count_only, min_mod_revision,
         max_mod_revision, min_create_revision, max_create_revision; see `RangeOptions`.
         """
+        request = self._range_request(key, range_end, prefix, timeout_s, options)
+        first = page = await self._read(request, timeout_s)
+        kvs = list(first.kvs)
+        async for page in self._further_pages(request, first, timeout_s):
+            kvs += page.kvs
+        return first if page is first else RangeResult(first.revision, tuple(kvs), page.more, first.count)
+
+    async def range_pages(
+        self,
+        key: Content,
+        range_end: Content = b"",
+        *,
+        prefix: bool = False,
+        timeout_s: float | None = None,
+        **options: Unpack[RangeOptions],
+    ) -> AsyncIterator[RangeResult]:
+        """As `range`, in the parts in which the store sends it, at least one. All are of the revision of the first one,
+        which alone has the `count`. A failure ends the iteration after some parts. `timeout_s`: of each part.
+        """
+        request = self._range_request(key, range_end, prefix, timeout_s, options)
+        first = await self._read(request, timeout_s)
+        yield first
+        async for page in self._further_pages(request, first, timeout_s):
+            yield page
+
+    def _range_request(
+        self, key: Content, range_end: Content, prefix: bool, timeout_s: float | None, options: RangeOptions
+    ) -> Range:
         for name in options.keys() - RangeOptions.__annotations__.keys():
             raise TypeError(f"range() got an unexpected keyword argument {name!r}")
         request = Range(*interval(key, range_end, prefix), **options)
         check_interval("timeout_s", timeout_s)
-        if options:
-            checked(request)
-        return await self._whole(request, await self._read(request, timeout_s), timeout_s)
+        return checked(request) if options else request
 
-    async def _whole(self, request: Range, first: RangeResult, timeout_s: float | None) -> RangeResult:
+    async def _further_pages(
+        self, request: Range, first: RangeResult, timeout_s: float | None
+    ) -> AsyncIterator[RangeResult]:
         """The store ends a long response early; the rest is read at the same revision."""
-        kvs, page = list(first.kvs), first
-        while page.more and page.kvs and not (0 < request.limit <= len(kvs)):
+        page, received = first, len(first.kvs)
+        while page.more and page.kvs and not (0 < request.limit <= received):
             rest = replace(
                 request,
-                key=kvs[-1].key + b"\0",
+                key=page.kvs[-1].key + b"\0",
                 revision=request.revision or first.revision,
-                limit=request.limit - len(kvs) if request.limit > 0 else 0,
+                limit=request.limit - received if request.limit > 0 else 0,
                 exact_count=False,
             )
             page = await self._read(rest, timeout_s)
-            kvs += page.kvs
-        return first if page is first else RangeResult(first.revision, tuple(kvs), page.more, first.count)
+            received += len(page.kvs)
+            yield page
 
     async def delete(
         self,

@@ -91,7 +91,7 @@ def test_data_node_of_a_writer_is_named_with_the_reason_of_the_cluster(
     writer: str, trouble: str | None, waits: str | None, shown: str
 ) -> None:
     """`realtime append` named only the healthy node that waited for the lease of the frozen one."""
-    client: Any = SimpleNamespace(writer_waits_for=writer, trouble=trouble, connected_to="n1")
+    client: Any = SimpleNamespace(writer_waits_for=writer, trouble=trouble, connected_to="n1", receiving_bytes=0)
     node_waits = NodeWaits()
     node_waits.text = waits
     assert node_waits.reason(client) == shown

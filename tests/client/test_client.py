@@ -196,7 +196,7 @@ async def test_refused_request_is_sent_again_once_although_another_connection_be
     session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
     first, second = Sent(), Sent()
-    session._link = first
+    session.link = first
     answer = session.send(FrameKind.WRITES, (None, b"a", b"1"), 0, None, repeatable=repeatable, writes=True)
     session._failed(1, Unavailable("the leader is going"))
     session._begin(second)
@@ -205,7 +205,7 @@ async def test_refused_request_is_sent_again_once_although_another_connection_be
     assert second.numbers == ([1, 1] if repeatable else [1])
     session._succeeded(1, (1, 2))
     await answer
-    session._link = None
+    session.link = None
     await session.close()
 
 
@@ -225,7 +225,7 @@ async def test_refusal_of_the_latest_attempt_does_not_cover_an_earlier_one(
     session._failed(1, error)
     with pytest.raises(OutcomeUnknown, match=str(error)):
         await answer
-    session._link = None
+    session.link = None
     await session.close()
 
 

@@ -26,7 +26,7 @@ async def test_read_is_sent_again_while_a_change_that_it_sees_is_not_released(
     """
     session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
-    session._link = Sent()
+    session.link = Sent()
     sent: list[int] = []
     monkeypatch.setattr(session, "_transmit", lambda operation, *_: sent.append(operation.number))
     answer = session.send(FrameKind.CALL, (name, []), 0, None, repeatable=True, writes=False)
@@ -41,7 +41,7 @@ async def test_read_is_sent_again_while_a_change_that_it_sees_is_not_released(
     session._failed(2, ReadPending("not released yet"))
     with pytest.raises(ReadPending):
         await short
-    session._link = None
+    session.link = None
     await session.close()
 
 
