@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from palisade.base.counted import revision_range
 from palisade.recovery.apply_gate import ApplyGate, OpenGate
 from palisade.recovery.catchup import (
     CatchUpProgress,
@@ -331,7 +332,8 @@ def reason_of(decision: Decision) -> str:
         case Join():
             return "LV = LM" if case_of(decision).value == "a" else "standalone"
         case Replay(first, last):
-            return f"revisions {first} to {last} were missed and are retained"
+            one = first == last
+            return f"{revision_range(first, last)} {'was missed and is' if one else 'were missed and are'} retained"
         case Snapshot(reason):
             return reason.value
         case Refuse(reason):

@@ -13,3 +13,8 @@ def counted(number: int, noun: str) -> str:
 def agreeing(number: int, singular: str, plural: str) -> str:
     """The form of a verb for this number of things: `agreeing(1, "needs", "need")`."""
     return singular if number == 1 else plural
+
+
+def revision_range(first: int, last: int) -> str:
+    """'revision 7', 'revisions 7 to 9'."""
+    return f"revision {last}" if first == last else f"revisions {first} to {last}"

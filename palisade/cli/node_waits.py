@@ -82,6 +82,7 @@ def text_of(status: Mapping[str, Any]) -> str | None:
     waited_for = waits[0]["waits_for"]
     leased = [each["node"] for each in waited_for if each["until_ms"] is not None]
     nodes = sorted(name for name in leased if not is_former(name))
+    nodes = [name for name in nodes if name != status["member"]] or nodes  # it has a lease of its own as well
     reasons = [f"because {each['reason']}" for each in waited_for if each["until_ms"] is None]
     former = [former_leases(name) for name in leased if is_former(name)]
     reasons = [*(f"for {leases}, until they expire" for leases in former), *reasons]

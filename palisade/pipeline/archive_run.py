@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from palisade.base.counted import counted
+from palisade.base.counted import counted, revision_range
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
 from palisade.metastore.watermarks import PREFIX, watermark_of, watermark_value
@@ -76,7 +76,7 @@ class ArchiveRun:
                 self._folder.finish(folder)
                 return rows
             case WriteChanges(first, last, folder):
-                self._progress(f"archive the changes {revisions(first, last)}")
+                self._progress(f"archive the changes of {revision_range(first, last)}")
                 rows = frames.write_changes(first, last, folder)
                 self._folder.finish(folder)
                 return rows
@@ -91,10 +91,6 @@ class ArchiveRun:
                 self._folder.finish(folder)
                 return None
         raise TypeError(f"no step of an archive: {step}")
-
-
-def revisions(first: int, last: int) -> str:
-    return f"of revision {last}" if first == last else f"of revisions {first} to {last}"
 
 
 def raise_watermark(client: SyncClient, manifest: ArchiveManifest, revision: int) -> int:

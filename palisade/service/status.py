@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from palisade.base.counted import revision_range
 from palisade.recovery.report_json import progress_cell
 
 Row = Mapping[str, Any]
@@ -143,9 +144,11 @@ def waits_of(rows: Sequence[Row]) -> list[str]:
 
 def wait_line(wait: Mapping[str, Any]) -> str:
     """`first` is 1 at a new leader, which does not know which revisions before its election were released."""
-    revisions = f"{wait['first']} to" if wait["first"] > 1 else "up to"
+    first, last = wait["first"], wait["last"]
+    revisions = revision_range(first, last) if first > 1 else f"revisions up to {last}"
+    have = "has" if first == last > 1 else "have"
     reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
-    return f"revisions {revisions} {wait['last']} have waited {wait['waited_ms']} ms: {reasons}"
+    return f"{revisions} {have} waited {wait['waited_ms']} ms: {reasons}"
 
 
 def fenced_of(rows: Sequence[Row]) -> list[str]:

@@ -103,6 +103,12 @@ def test_fencing_lists_holders_and_waiting_changes(run: Run) -> None:
     assert json.loads(run("fencing", "--json").stdout) == VIEW
 
 
+def test_one_waiting_revision_is_named_once(run: Run, shown: dict[str, Any]) -> None:
+    """It was "revisions 5538 to 5538"."""
+    shown["leader"] = {**VIEW["leader"], "waits": [{**WAIT, "first": 5538}]}
+    assert run("fencing").stdout.splitlines()[-1] == f"revision 5538 has waited 40 ms: {WHY}"
+
+
 def test_changes_from_before_an_election_have_no_first_revision(run: Run, shown: dict[str, Any]) -> None:
     """Issue 16: "revisions 1 to 5538 have waited", while RR was 5536: a new leader does not know RR."""
     shown["leader"] = {**VIEW["leader"], "waits": [{**WAIT, "first": 1}]}

@@ -66,6 +66,8 @@ def test_reason_of_a_node_without_leases_names_the_remedy() -> None:
     assert text(**{"(before generation 2)": 9}) == "n1 waits for leases from before generation 2, until they expire"
     three = "n1 waits for n2, n3 and n4, until they acknowledge a change or their leases end"
     assert text(n4=3, n2=1, n3=2) == three
+    assert text(n1=1, n2=1, n3=2) == both, "the leader does not wait for itself"
+    assert text(n1=1) == "n1 waits for n1, until it acknowledges a change or its lease ends"
     assert text(n2=None) == "n1 waits because n2 does not support leases: upgrade it"
     assert text(n2=1, n3=None) == (
         "n1 waits for n2, until it acknowledges a change or its lease ends; because n3 does not support leases: "

@@ -21,6 +21,7 @@ from palisade.recovery.decision import (
     case_of,
     decide,
 )
+from palisade.recovery.recovery import reason_of
 from palisade.vault.position import VaultLineage
 
 OURS, THEIRS = b"o" * 16, b"t" * 16
@@ -147,3 +148,9 @@ def test_only_standalone_mode_decides_without_the_cluster() -> None:
     assert decide(vault, None, Options("n", standalone=True)) == Join(Case.STANDALONE)
     with pytest.raises(ValueError, match="only standalone mode"):
         decide(vault, None, Options("n"))
+
+
+def test_reason_of_a_replay_names_one_revision_once() -> None:
+    """It was "revisions 7 to 7 were missed"."""
+    assert reason_of(Replay(7, 7)) == "revision 7 was missed and is retained"
+    assert reason_of(Replay(7, 9)) == "revisions 7 to 9 were missed and are retained"
