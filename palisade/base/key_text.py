@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-SHOWN_MAX = 64
+SHOWN_MAX, WHOLE_MAX = 64, 256
+"""`WHOLE_MAX`: of keys in a name that is shown whole, such as that of a segment (up to about 200 bytes)."""
 
 
 def key_text(key: bytes, shown_max: int = SHOWN_MAX) -> str:

@@ -61,6 +61,19 @@ def read_time(text: str) -> float:
     return time_s
 
 
+def read_moment(text: str) -> str:
+    """A day or a time, as it was typed; empty if it is not given."""
+    from palisade.catalog.errors import BadField
+    from palisade.catalog.segment import moment_ms
+
+    try:
+        if text:
+            moment_ms(text)
+    except BadField as error:
+        raise click.BadParameter(str(error).removeprefix("time: ")) from None
+    return text
+
+
 def read_lease_time(text: str) -> float:
     """As `read_time`, within the limits of a lease. The store's error would quote the time in whole milliseconds."""
     time_s = read_time(text)

@@ -12,7 +12,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
-from palisade.cli.options import client_options
+from palisade.cli.options import client_options, read_moment
 from palisade.cli.session import REFUSED, CliSession, Failure, no_server
 from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
@@ -36,8 +36,15 @@ def query() -> None:
 
 @query.command("count")
 @click.argument("data_source")
-@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01 or 2013-03-01T06:00Z (UTC).")
-@click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
+@click.option(
+    "--from",
+    "start",
+    required=True,
+    type=read_moment,
+    metavar="TIME",
+    help="Such as 2013-03-01 or 2013-03-01T06:00Z (UTC).",
+)
+@click.option("--to", "end", required=True, type=read_moment, metavar="TIME", help="The end, which is excluded.")
 @client_options
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval.

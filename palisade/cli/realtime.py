@@ -21,7 +21,7 @@ from palisade.cli.input_file import InputPath
 from palisade.cli.node_requests import ask_each, no_answer_from
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
-from palisade.cli.options import client_options
+from palisade.cli.options import client_options, read_moment
 from palisade.cli.segment_records import segments
 from palisade.cli.session import UNKNOWN, USAGE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
@@ -125,8 +125,8 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 @realtime.command("append")
 @click.argument("data_source")
 @click.argument("file", type=InputPath(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
-@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
-@click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
+@click.option("--from", "start", required=True, type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
+@click.option("--to", "end", required=True, type=read_moment, metavar="TIME", help="The end, which is excluded.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME:TYPE", help="Once for each column.")
 @click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
 @click.option("--writer", default="", help="Name of the writer, whose open segment is continued. Needs --node.")

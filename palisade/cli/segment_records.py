@@ -13,7 +13,7 @@ from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
 from palisade.cli.input_file import InputPath
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import client_options
+from palisade.cli.options import client_options, read_moment
 from palisade.cli.segments import segments
 from palisade.cli.session import CliSession, failure_of
 
@@ -24,8 +24,8 @@ PARTS_HEADER = ("segment", "from", "to", "nodes")
 SHOWN = 10
 UNKNOWN = "-"
 
-FROM = click.option("--from", "start", default="", metavar="TIME", help="Such as 2013-03-01, in UTC.")
-TO = click.option("--to", "end", default="", metavar="TIME", help="The end, which is excluded.")
+FROM = click.option("--from", "start", default="", type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
+TO = click.option("--to", "end", default="", type=read_moment, metavar="TIME", help="The end, which is excluded.")
 ON_MISSING = click.option(
     "--on-missing", type=click.Choice(["fail", "warn", "allow"]), default="fail", show_default=True,
     help="What to do if a segment has no server.",
@@ -123,8 +123,8 @@ def text(value: Any) -> str:
 
 @segments.command()
 @click.argument("data_source")
-@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
-@click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
+@click.option("--from", "start", required=True, type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
+@click.option("--to", "end", required=True, type=read_moment, metavar="TIME", help="The end, which is excluded.")
 @ON_MISSING
 @client_options
 def lookup(session: CliSession, data_source: str, start: str, end: str, on_missing: str) -> None:

@@ -252,5 +252,6 @@ def check_whole(segments: Sequence[Mapping[str, Any]]) -> None:
         _, start, end, _, _ = each["segment"].split("/")
         if (each["from"], each["to"]) != (start, end):
             raise CutSegment(
-                f"the interval cuts segment {each['segment']} to {each['from']} to {each['to']}: count whole segments"
+                f"segment {each['segment']} lies only partly in the interval, from {each['from']} to {each['to']}, and "
+                f"only whole segments can be read: let the interval include {start} to {end}, or none of it"
             )

@@ -44,6 +44,9 @@ def invoke(*arguments: str, stdin: str | None = None, endpoint: str = NOWHERE) -
         (("lock", "", "--", "echo", "x"), "the name is empty; give one, such as /locks/compaction"),
         (("elect", "", "n1"), "the name is empty; give one, such as /locks/compaction"),
         (("elect", "", "--listen"), "the name is empty; give one, such as /locks/compaction"),
+        (("segments", "lookup", "s", "--from", "a", "--to", "b"), "'--from': 'a' is no day such as 2013-03-01 and no"),
+        (("query", "count", "s", "--from", "2013-01-01", "--to", "b"), "'--to': 'b' is no day such as 2013-03-01"),
+        (("segments", "mark-unused", "s", "--from", "a"), "'--from': 'a' is no day such as 2013-03-01 and no time"),
         (("region", "set", "x", "/x/", "--policy", "safe_default"), "the policy safe_default needs --default"),
     ],
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from palisade.base.key_text import key_text
+from palisade.base.key_text import WHOLE_MAX, key_text
 from palisade.catalog.permissions import Privilege
 from palisade.metastore.requests import (
     FROM_KEY,
@@ -41,12 +41,12 @@ class Need:
         if self == EVERYTHING:
             return f"{name} on every key"
         if not self.range_end:
-            return f"{name} on {key_text(self.key)}"
+            return f"{name} on {key_text(self.key, WHOLE_MAX)}"
         if self.range_end == prefix_end(self.key):
-            return f"{name} on all keys that begin with {key_text(self.key)}"
+            return f"{name} on all keys that begin with {key_text(self.key, WHOLE_MAX)}"
         if self.range_end == FROM_KEY:
-            return f"{name} on all keys from {key_text(self.key)} on"
-        return f"{name} on all keys from {key_text(self.key)} up to {key_text(self.range_end)}"
+            return f"{name} on all keys from {key_text(self.key, WHOLE_MAX)} on"
+        return f"{name} on all keys from {key_text(self.key, WHOLE_MAX)} up to {key_text(self.range_end, WHOLE_MAX)}"
 
 
 EVERYTHING = Need(Privilege.ADMIN, b"\0", FROM_KEY)

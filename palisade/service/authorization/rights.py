@@ -96,7 +96,9 @@ class NodeRights:
     def check(self, needs: Iterable[Need]) -> None:
         for need in needs:
             if need.privilege is not Privilege.READ:
-                raise PermissionDenied(f"a join token does not grant {need}: sign in as a user")
+                raise PermissionDenied(
+                    f"a join token does not grant {need}: sign in as a user (--user or PALISADE_USER)"
+                )
 
 
 class PermissionCache:

@@ -8,6 +8,9 @@ from palisade.catalog.permissions import Privilege
 from palisade.metastore.requests import FROM_KEY
 from palisade.service.authorization.needs import EVERYTHING, Need
 
+SEGMENT = "palisade/segments/records/airlines/2013-01-01T00:00:00.000Z/2014-01-01T00:00:00.000Z/0000000000000001/00000"
+"""It was cut off after 64 bytes."""
+
 
 @pytest.mark.parametrize(
     ("need", "text"),
@@ -17,6 +20,7 @@ from palisade.service.authorization.needs import EVERYTHING, Need
         (Need(Privilege.WRITE, b"/a/", b"/a0"), "write on all keys that begin with /a/"),
         (Need(Privilege.READ, b"/a", b"/c"), "read on all keys from /a up to /c"),
         (Need(Privilege.READ, b"/a", FROM_KEY), "read on all keys from /a on"),
+        (Need(Privilege.WRITE, SEGMENT.encode()), f"write on {SEGMENT}"),
         (EVERYTHING, "admin on every key"),
     ],
 )
