@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from palisade.segments.assigning import Assigned
 
 TIMEOUT_S = 3.0
+HAS_COPIES = "segments are assigned to it as before"
+HAS_NONE = "it had no segments and was given none; repeat the command when it answers"
 
 
 @click.group()
@@ -56,6 +58,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
 
     known: Mapping[str, bool] = {}
 
+    unanswered = set[str]()
+
     async def run(client: Any) -> Assigned:
         nonlocal known
         silent: dict[str, str] = {}
@@ -63,7 +67,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
         async with session.shown_progress(progress):
             progress.begin("asking which nodes store segments")
             if nodes is None:
-                known = await keepers(client, session.deadline_s, silent)
+                known = await keepers(client, session.deadline_s, silent, unanswered)
                 chosen = [name for name, keeps in known.items() if keeps]
             else:
                 chosen = named(nodes)
@@ -79,7 +83,9 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
         session.fail(Failure(code, "not-assigned", str(error), error.retry))
     copies = f"{counted(done.assignments, 'copy')} on {counted(len(done.nodes), 'node')}"
     text = f"{counted(done.segments, 'segment')}, {copies}; {done.written} changed"
-    session.answer(done.as_dict(), text)
+    session.answer({**done.as_dict(), "unanswered": sorted(unanswered)}, text)
+    for name in sorted(unanswered):
+        session.note(f"{name} does not answer: {HAS_COPIES if known[name] else HAS_NONE}")
     for name in done.left_out:
         session.note(f"{name} is no longer assigned any of these segments: {why_left_out(name, nodes, known)}")
 
@@ -133,19 +139,24 @@ def why_left_out(name: str, nodes: str | None, known: Mapping[str, bool]) -> str
     return "it runs without --segments" if name in known else "it is not in the topology: it is down, or has left"
 
 
-async def keepers(client: Any, deadline_s: float, silent: dict[str, str]) -> dict[str, bool]:
-    """The nodes of the logical topology, and whether they store segments. `silent`: as in `ask_each`. Raises
-    SegmentError if a node does not answer."""
+async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unanswered: set[str]) -> dict[str, bool]:
+    """The nodes of the logical topology, and whether they store segments. A node that does not answer does if segments
+    are assigned to it: no copies move because of a short silence. `silent`: as in `ask_each`. `unanswered`
+    gets the nodes that do not answer. Raises SegmentError if none answers."""
+    from palisade.segments.assigning import assigned_by_node
+    from palisade.segments.names import ASSIGNMENTS
     from palisade.wire.segment_errors import NotFetched
 
     found = await ask_all(addresses_in(await client.topology()), deadline_s, silent)
     unknown = sorted(name for name, each in found.items() if each is None)
-    if unknown:
+    if unknown and len(unknown) == len(found):
         raise NotFetched(
             f"no answer from {', '.join(unknown)}, so it is not known which of the nodes store segments; nothing was "
             "assigned. Wait until they are back or out of the topology, or name the nodes with --nodes"
         )
-    return {name: bool(each["keeps"]) for name, each in sorted(found.items()) if each is not None}
+    unanswered.update(unknown)
+    assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True)) if unknown else {}
+    return {name: name in assigned if each is None else bool(each["keeps"]) for name, each in sorted(found.items())}
 
 
 async def check_keepers(client: Any, names: Sequence[str], deadline_s: float, silent: dict[str, str]) -> None:

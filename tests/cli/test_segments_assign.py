@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 
 from palisade.cli.main import main
+from palisade.segments.names import Wanted, assignment_key
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.segment_errors import NotFetched, SegmentError
 from tests.support.cli_node import cli_node
+from tests.support.segment_names import name
 
 segments_module: Any = importlib.import_module("palisade.cli.segments")
 
@@ -38,7 +41,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any] | None]
 
 async def test_segments_are_assigned_to_the_nodes_that_keep_segments(answers: dict[str, Any]) -> None:
     answers |= {"n2": {"keeps": True}, "n1": {"keeps": True}, "n3": {"keeps": False}}
-    assert await segments_module.keepers(Topology(), 5.0, {}) == {"n1": True, "n2": True, "n3": False}
+    assert await segments_module.keepers(Topology(), 5.0, {}, set()) == {"n1": True, "n2": True, "n3": False}
 
 
 @pytest.mark.parametrize(
@@ -54,12 +57,29 @@ def test_node_that_is_left_out_is_named_with_its_own_cause(name: str, nodes: str
     assert segments_module.why_left_out(name, nodes, {"n2": True, "n4": False}) == why
 
 
-async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, Any]) -> None:
+class WithAssignment(Topology):
+    """n3 has an assigned segment."""
+
+    async def range(self, *_: Any, **__: Any) -> Any:
+        key = assignment_key("n3", name(1))
+        value = Wanted("sha256:" + "0" * 64, 1).to_value()
+        return SimpleNamespace(kvs=[SimpleNamespace(key=key, value=value)])
+
+
+async def test_node_that_does_not_answer_keeps_its_role(answers: dict[str, Any]) -> None:
+    """One frozen node made the command fail (exit code 3). n3 has copies, n4 has none."""
+    answers |= {"n2": {"keeps": True}, "n3": None, "n4": None}
+    unanswered = set[str]()
+    found = await segments_module.keepers(WithAssignment(), 5.0, {}, unanswered)
+    assert (found, unanswered) == ({"n2": True, "n3": True, "n4": False}, {"n3", "n4"})
+
+
+async def test_nothing_is_assigned_while_no_node_answers(answers: dict[str, Any]) -> None:
     """All of them are named in one sentence: "n1, n3 does not answer, so it is not known whether it keeps"."""
-    answers |= {"n3": None, "n2": {"keeps": True}, "n1": None}
+    answers |= {"n3": None, "n1": None}
     text = "no answer from n1, n3, so it is not known which of the nodes store segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
-        await segments_module.keepers(Topology(), 5.0, {})
+        await segments_module.keepers(Topology(), 5.0, {}, set())
 
 
 class OfTwo:
