@@ -84,7 +84,7 @@ class FollowerServer:
         metrics = VaultExposition(config.id, lambda: not reasons(), recovery, topology, more)
         self._server = VaultServer(
             Health(DocumentKind.FOLLOWER, reasons, metrics, topology.refresh),
-            lambda: follower_status(config, topology, recovery, fencing),
+            lambda: follower_status(config, services),
             recovery,
             [
                 web.get("/v1/topology", self._view, allow_head=False),
@@ -138,18 +138,18 @@ def no_member(what: str, members: Sequence[str]) -> NoMember:
     )
 
 
-def follower_status(
-    config: NodeConfig, topology: Topology, recovery: RecoveryStatus, fencing: View | None = None
-) -> dict[str, Any]:
+def follower_status(config: NodeConfig, services: FollowerServices) -> dict[str, Any]:
     """Shape `FollowerStatus` of the API: the status of a follower. `revision` is LV."""
+    view = services.fencing_view
     return {
         "cluster": config.cluster,
+        "cluster_id": services.cluster_id() or None,
         "member": config.id,
         "authorization": "on" if config.authorizes else "off",
         "role": "follower-node",
-        "ready": topology.is_active,
-        "revision": recovery.revision,
-        "topology": topology.own_view(),
-        "recovery": progress_view(recovery),
-        "fencing": short_view(fencing() if fencing is not None else None),
+        "ready": services.topology.is_active,
+        "revision": services.vault.revision,
+        "topology": services.topology.own_view(),
+        "recovery": progress_view(services.vault),
+        "fencing": short_view(view() if view is not None else None),
     }

@@ -105,7 +105,8 @@ async def served(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) 
     await keeper.start()
     config, members = config_of(tmp_path), Members()
     topology = topology_of(config, members, clock)
-    services = FollowerServices(topology, keeper, ScenarioHost(SCENARIOS), lambda: ["127.0.0.1:7401"])
+    members_at, cluster_id = lambda: ["127.0.0.1:7401"], lambda: keeper.cluster_id
+    services = FollowerServices(topology, keeper, ScenarioHost(SCENARIOS), members_at, cluster_id=cluster_id)
     server = FollowerServer(config, services)
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
@@ -159,7 +160,9 @@ async def test_running_recovery_shows_phase_done_total_rate_and_time(served: Ser
     fits(found, "Recoveries")
     assert found["under_way"] is None
     assert [report["outcome"] for report in found["recoveries"]] == ["done"]
-    assert (await served.get("/v1/status"))["recovery"] is None
+    status = await served.get("/v1/status")
+    assert (status["recovery"], status["cluster_id"]) == (None, served.keeper.cluster_id)
+    assert status["cluster_id"], "it was missing, and `status --at` printed: id not chosen yet"
 
 
 async def test_metrics_show_the_running_and_the_last_recovery(served: Served) -> None:
