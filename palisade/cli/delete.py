@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
     """
     refuse_empty(session, key, prefix)
     range_end = end_of_range(end, prefix, from_key)
-    deleted, total = 0, 0
+    deleted, total, unsure = 0, 0, False
+    of_many = bool(range_end or prefix)
 
     def count(done: int, of_all: int) -> None:
         nonlocal deleted, total
@@ -48,19 +50,29 @@ def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
     def why() -> str | None:
         return f"{deleted:,} of {total:,} keys are deleted" if deleted else None
 
+    def remark() -> str | None:
+        """After Ctrl-C."""
+        if deleted:
+            return f"at least {deleted:,} of {total:,} keys were deleted; {CONTINUE}"
+        return f"some keys may have been deleted, or may still be deleted; {CONTINUE}" if unsure and of_many else None
+
     async def run(client: Any) -> DeleteRangeResult:
         from palisade.client.bulk_deletes import delete_in_portions
 
+        nonlocal unsure
         try:
             return await delete_in_portions(client, key, range_end, prefix=prefix, prev_kv=prev_kv, progress=count)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            unsure = client.has_uncertain_write
+            raise
         except Exception as error:
             failure = failure_of(error, session.endpoints, session.source)
             if failure is None or not deleted:
                 raise
             session.fail(replace(failure, message=f"{failure.message}; {why()}: {CONTINUE}"))
 
-    with session.note_after_ctrl_c(lambda: f"{why()}: {CONTINUE}" if deleted else None):
-        result = session.call(run, why=why)
+    with session.note_after_ctrl_c(remark):
+        result = session.call(run, why=why, warns_of_writes=not of_many)
     lines = [f"deleted {result.deleted}, revision {result.revision}"]
     lines += [f"{readable(kv.key)}\t{readable(kv.value)}" for kv in result.prev_kvs]
     session.answer(shapes.delete_shape(result), "\n".join(lines))

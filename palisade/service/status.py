@@ -68,7 +68,7 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
 
 
 def clusters_of(rows: Iterable[Row]) -> list[str]:
-    """A line per cluster that the rows belong to, with its name and id. A follower of an earlier version gives no id."""
+    """A line per cluster that the rows belong to, with its name and id. Followers of earlier versions give no id."""
     found = {(row["cluster"], row["cluster_id"]) for row in rows if row["cluster"]}
     identified = {name for name, id_ in found if id_}
     found = {(name, id_) for name, id_ in found if id_ or name not in identified}

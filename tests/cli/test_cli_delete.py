@@ -57,5 +57,22 @@ def test_del_reports_portions_deleted_before_ctrl_c(run: Run, stopping: Callable
     stopping(KeyboardInterrupt())
     result = run("del", "/k/", "--prefix")
     assert result.exit_code == 130
-    assert "3 of 8 keys are deleted: the same command deletes the rest" in result.stderr
+    assert result.stderr == "palisade: at least 3 of 8 keys were deleted; the same command deletes the rest\n"
     assert run("del", "/k/", "--prefix").stdout.startswith("deleted 5")
+
+
+def test_del_interrupted_during_its_first_portion_states_how_to_continue(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It printed only that the request may have been executed."""
+    run("put", "/k/1", "x")
+
+    async def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "delete", interrupted)
+    for unsure, text in ((False, ""), (True, "palisade: some keys may have been deleted, or may still be deleted; ")):
+        monkeypatch.setattr(Client, "has_uncertain_write", unsure)
+        result = run("del", "/k/", "--prefix")
+        assert result.exit_code == 130
+        assert result.stderr == (f"{text}the same command deletes the rest\n" if text else "")
