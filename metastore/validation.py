@@ -67,7 +67,9 @@ def text_size(text: str) -> int:
 
 def check_range(request: DeleteRange | Range, limits: Limits) -> None:
     key_bytes, end_bytes = len(request.key), len(request.range_end)
-    if not 0 < key_bytes <= limits.key_bytes_max:
+    if not request.key:
+        raise KeyEmpty("the key is empty: give one (all keys: the prefix '', or the range from 0x00 to 0x00)")
+    if key_bytes > limits.key_bytes_max:
         check_key(request.key, limits)
     if end_bytes > limits.key_bytes_max:
         raise KeyTooLarge(too_large("range end", request.range_end, limits.key_bytes_max))
@@ -77,7 +79,7 @@ def check_range(request: DeleteRange | Range, limits: Limits) -> None:
 
 def check_key(key: bytes, limits: Limits) -> None:
     if not key:
-        raise KeyEmpty("the key is empty: give one (all keys: the prefix '', or the range from 0x00 to 0x00)")
+        raise KeyEmpty("the key is empty: a key has at least one byte")
     if len(key) > limits.key_bytes_max:
         raise KeyTooLarge(too_large("key", key, limits.key_bytes_max))
 

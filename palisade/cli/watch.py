@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 from typing import Any
 
 import click
 
-from palisade.cli.kv import end_of_range
+from palisade.base.errors import PalisadeError
+from palisade.cli.kv import end_of_range, first_key
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
 from palisade.cli.trouble_warning import warn_of_trouble
+from palisade.cli.waiting import silence_s
 from palisade.metastore.results import RevisionEvents
 from palisade.wire import json_results as shapes
 
@@ -35,7 +39,7 @@ def watch(
     \b
     palisade watch /catalog/ --prefix --start-revision 1
     """
-    range_end = end_of_range(end, prefix)
+    key, range_end = first_key(session, key, end, prefix, from_key=False), end_of_range(end, prefix)
     latest = 0
 
     async def follow(client: Any) -> None:
@@ -45,7 +49,7 @@ def watch(
         seen = 0
         watching = client.watch(key, range_end, prefix=prefix, start_revision=start_revision, prev_kv=prev_kv)
         async with watching as changes:
-            warning = asyncio.ensure_future(warn_of_trouble(changes))
+            warning = asyncio.gather(warn_of_trouble(changes), warn_of_future(client, start_revision))
             try:
                 async for events in changes:
                     show(session, events)
@@ -65,6 +69,16 @@ def watch(
 
     with session.note_after_ctrl_c(ended):
         session.call(follow, notice=False)
+
+
+async def warn_of_future(client: Any, start_revision: int) -> None:
+    """Prints once on stderr that the watch begins at a revision that does not exist yet, and is silent until then."""
+    await asyncio.sleep(silence_s())
+    with contextlib.suppress(PalisadeError):
+        newest = (await client.status())["revision"]
+        if newest + 1 < start_revision:
+            text = f"revision {start_revision:,} is in the future, the newest is {newest:,}"
+            print(f"palisade watch: {text}: earlier changes are not shown", file=sys.stderr, flush=True)
 
 
 def show(session: CliSession, events: RevisionEvents) -> None:

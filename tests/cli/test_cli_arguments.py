@@ -85,6 +85,14 @@ def test_empty_key_names_the_way_to_all_keys(node: CliNode, command: tuple[str, 
     assert invoke(name, "", "--prefix", endpoint=node.endpoint).exit_code == 0
 
 
+def test_empty_key_has_advice_that_fits_the_command(node: CliNode) -> None:
+    """A put was advised to give the prefix '', a watch the byte 0x00."""
+    refused = invoke("put", "", "x", endpoint=node.endpoint)
+    assert (refused.exit_code, refused.stderr) == (1, "palisade: the key is empty: a key has at least one byte\n")
+    refused = invoke("watch", "", endpoint=node.endpoint)
+    assert (refused.exit_code, refused.stderr) == (1, "palisade: the key is empty; for all keys give '' --prefix\n")
+
+
 def test_read_from_the_empty_key_on_begins_at_the_first_key(node: CliNode) -> None:
     """As with --at and in etcdctl; it was refused."""
     invoke("put", "/a", "1", endpoint=node.endpoint)

@@ -112,7 +112,7 @@ def test_password_is_never_an_argument_and_never_printed(run: Run) -> None:
 
 def test_refusals_are_one_line_and_an_exit_code(run: Run) -> None:
     refused = run("create-table", "plant.readings", "--column", "a:text", exit_code=REFUSED)
-    assert refused.stderr == "palisade: there is no database plant; create it first, or see the list of databases\n"
+    assert refused.stderr == "palisade: there is no database plant; see the list of databases\n"
     error = json.loads(run("drop-role", "ops", "--json", exit_code=REFUSED).stderr)["error"]
     assert error == {"code": "catalog-not-there", "message": "there is no role ops", "retry": False}
     run("create-table", "plant.readings", "--column", "a", exit_code=USAGE)

@@ -50,6 +50,25 @@ def test_watch_names_the_revision_from_which_it_continues(run: Run, first_revisi
     )
 
 
+@pytest.mark.parametrize(("ahead", "printed"), [(1, False), (2, True)])
+def test_watch_of_a_future_revision_names_the_newest_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch, ahead: int, printed: bool
+) -> None:
+    """It waited in silence."""
+    newest = json.loads(run("put", "/w", "1", "--json").stdout)["revision"]
+    warn = watch_module.warn_of_future
+
+    async def ended_afterwards(client: Any, start_revision: int) -> None:
+        await warn(client, start_revision)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch_module, "silence_s", lambda: 0.0)
+    monkeypatch.setattr(watch_module, "warn_of_future", ended_afterwards)
+    result = run("watch", "/w", "--start-revision", str(newest + ahead))
+    text = f"palisade watch: revision {newest + ahead} is in the future, the newest is {newest}: earlier changes"
+    assert (result.exit_code, text in result.stderr) == (130, printed)
+
+
 def test_watch_with_json_prints_no_remark(run: Run, first_revision: int) -> None:
     result = run("watch", "/w", "--start-revision", str(first_revision), "--json")
     assert (result.exit_code, result.stderr) == (130, "")

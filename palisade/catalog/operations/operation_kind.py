@@ -78,7 +78,7 @@ def database_at(rows: CatalogRows, path: str) -> Database:
     name = keys.database_of(path)
     found = rows.read(keys.at(keys.DATABASES, name), Database.from_bytes)
     if found is None:
-        raise NotThere(f"there is no database {name}; create it first, or see the list of databases")
+        raise NotThere(f"there is no database {name}; see the list of databases")
     if found.dropping:
         raise NotThere(f"database {name} is being dropped by procedure {found.dropping}")
     return found
