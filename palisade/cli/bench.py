@@ -33,7 +33,8 @@ def bench() -> None:
     """Measure throughput and latencies from this machine.
 
     The benchmark makes its own keys and deletes them afterwards. This process generates the whole load; if it runs on a
-    machine of the cluster, the figures include its CPU time.
+    machine of the cluster, the figures include its CPU time. If no request succeeds within --timeout, it ends with exit
+    code 3.
     """
 
 

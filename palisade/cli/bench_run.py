@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 FILLING = 256
 STOPPED_S = 1.5
-"""Longest time to delete the keys after Ctrl-C."""
+"""Longest time to delete the keys after Ctrl-C, or if no request has succeeded."""
+FUTILE_PART = 0.7
+"""The part of the timeout of a request after which a refusal shows that it has waited: nodes refuse after 0.9 of it."""
 Request = Callable[["Client", bytes], Awaitable[Any]]
 
 
@@ -95,6 +97,8 @@ class BenchRun:
         finally:
             if self._puts:
                 self.progress.begin("deleting its keys")
+                if self._is_futile():
+                    timeout_s = min(STOPPED_S, timeout_s)
                 await self._clean_up(client, timeout_s)
 
     async def _put(self, client: Client, key: bytes, value: bytes) -> None:
@@ -161,6 +165,8 @@ class BenchRun:
                     code = refusal_of(error).code
                     self._failures[code] = self._failures.get(code, 0) + 1
                     self.progress.fail()
+                    if self._is_futile():
+                        return
                     continue
                 except Exception as error:
                     refusals.append(error)
@@ -181,6 +187,11 @@ class BenchRun:
                 self._ended = time.perf_counter()
         if refusals:
             raise refusals[0]
+
+    def _is_futile(self) -> bool:
+        """Whether no request has succeeded in the time of the first ones: the others would wait as long, in turn."""
+        waited_s = 0.0 if self._began is None else time.perf_counter() - self._began
+        return not self._latencies and waited_s >= FUTILE_PART * self._session.deadline_s
 
     @contextlib.asynccontextmanager
     async def _connected(self, number: int) -> AsyncIterator[list[Client]]:

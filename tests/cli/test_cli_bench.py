@@ -66,6 +66,15 @@ def test_bench_counts_failures_and_names_keys_that_remain(run: Run, node: CliNod
     assert "deadline passed" in found["keys_left"]["reason"]
 
 
+def test_bench_without_any_success_ends_after_the_first_requests(run: Run, node: CliNode) -> None:
+    """Each client waited for all of its requests in turn: 37 s for 500 requests, with a timeout of 5 s."""
+    node.do(lambda: vars(node.group).update(majority=False))
+    result = run("bench", "put", "--total", "4000", "--clients", "4", "--timeout", "1.5", "--json")
+    node.do(lambda: vars(node.group).update(majority=True))
+    assert result.exit_code == 3
+    assert json.loads(result.output)["failures"] == {"outcome-unknown": 4}
+
+
 def test_bench_without_keys_that_remain_has_none_in_its_object(run: Run) -> None:
     assert json.loads(run("bench", "put", "--total", "4", "--json").output)["keys_left"] is None
 
@@ -212,6 +221,7 @@ def test_bench_shows_its_progress_while_no_request_succeeds(
     """Lines at growing intervals left it silent for 9.7 s (issue 16)."""
     monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.05)
     monkeypatch.setattr("palisade.cli.waiting.LINES_S", 0.1)
+    monkeypatch.setattr("palisade.cli.bench_run.FUTILE_PART", 1_000)
     node.do(lambda: vars(node.group).update(majority=False))
     result = run("bench", "put", "--total", "8", "--clients", "4", "--timeout", "1.5")
     node.do(lambda: vars(node.group).update(majority=True))
