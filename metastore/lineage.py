@@ -20,7 +20,8 @@ from palisade.metastore.errors import StoreCorrupt
 LINEAGE_KEY = b"lineage"
 """In META: [cluster id, generation]."""
 LINEAGE_BOUNDS = (LINEAGE_KEY, LINEAGE_KEY + b"\0")
-FIRST_GENERATION = 1
+FIRST_GENERATION, GENERATION_MAX = 1, 2**53
+"""Every JSON reader represents them exactly."""
 
 
 @dataclass(frozen=True, slots=True)

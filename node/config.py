@@ -337,8 +337,8 @@ class NodeConfig:
         if self.authorizes and not self.join_token:
             default = " by default, beyond loopback" if self.authorization == "auto" else ""
             raise ConfigError(
-                f"it is on{default}, but PALISADE_JOIN_TOKEN is not set: set the same token on all nodes, or disable "
-                "authorization with --authorization=off (insecure: every client that reaches the node may read and "
+                f"it is on{default}, but PALISADE_JOIN_TOKEN is not set: set the same token on all nodes, or set "
+                "authorization to off (insecure: every client that reaches the node may read and "
                 "change everything)",
                 option="authorization",
             )

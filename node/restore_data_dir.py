@@ -14,6 +14,7 @@ from typing import Protocol
 
 from palisade.base.snapshots import SnapshotInvalid, SnapshotMeta, SnapshotWriter
 from palisade.metastore.backup import BackupEnd, BackupHeader, BackupParser, check_header
+from palisade.metastore.lineage import GENERATION_MAX
 from palisade.metastore.ordered_map import OrderedMap
 from palisade.metastore.restore_edits import begin_restored
 from palisade.metastore.state import StoreState
@@ -25,8 +26,6 @@ from palisade.raftgroup.journal_identity import keep_restored, open_storage
 from palisade.raftgroup.ports import Journal, Random
 from palisade.topology.restored_nodes import without_addresses
 
-GENERATION_MAX = 2**53
-"""The largest generation that every JSON reader represents exactly."""
 Progress = Callable[[int, int | None], None]
 
 

@@ -14,10 +14,11 @@ import click
 
 from palisade.base.counted import counted
 from palisade.cli.input_file import STDIN
-from palisade.cli.numbers import WHOLE, WholeNumber
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 from palisade.cli.waiting import progressing_in_thread
+from palisade.metastore.lineage import FIRST_GENERATION, GENERATION_MAX
 from palisade.node.local_layout import BASE_PORT_MAX, BASE_PORT_MIN, NODES_MAX
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
     help="Base port of the local cluster.  [default: 7400]",
 )
 @click.option("--cluster", metavar="NAME", help="Name of the new cluster.  [default: that of the backup]")
-@click.option("--generation", type=WHOLE, help="Generation of the new history.  [default: that of the backup plus 1]")
+@click.option(
+    "--generation",
+    type=WholeNumber(FIRST_GENERATION, GENERATION_MAX),
+    help="Generation of the new history.  [default: that of the backup plus 1]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 def restore(
     file: str,

@@ -342,6 +342,14 @@ def test_restore_into_an_existing_folder_changes_nothing(backup: Path, tmp_path:
         ["--id", "n1", "--base-port", "7400"],
         ["--nodes", "many"],
         ["--generation", "x"],
+        ["--nodes", "0"],
+        ["--nodes", "10"],
+        ["--base-port", "0"],
+        ["--base-port", "65400"],
+        ["--base-port", "-1"],
+        ["--generation", "0"],
+        ["--generation", "-5"],
+        ["--generation", str(2**63)],
     ],
 )
 def test_restore_with_wrong_usage_creates_nothing(backup: Path, tmp_path: Path, arguments: list[str]) -> None:
@@ -352,17 +360,9 @@ def test_restore_with_wrong_usage_creates_nothing(backup: Path, tmp_path: Path, 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--nodes", "0"],
-        ["--nodes", "10"],
-        ["--base-port", "0"],
-        ["--base-port", "65400"],
-        ["--base-port", "-1"],
         ["--id", "../n1"],
         ["--cluster", "a b"],
         ["--generation", "1"],
-        ["--generation", "0"],
-        ["--generation", "-5"],
-        ["--generation", str(2**63)],
     ],
 )
 def test_restore_with_invalid_values_creates_nothing(backup: Path, tmp_path: Path, arguments: list[str]) -> None:
