@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from palisade.cli.http_request import ask, run_or_fail
+from palisade.cli.member import NO_LEADER, has_leader
 from palisade.cli.options import at_option, client_options
 from palisade.cli.session import CliSession
 
@@ -24,14 +25,25 @@ def topology(session: CliSession, at: str | None) -> None:
     """
     from palisade.topology.table_rows import HEADER, copy_note, node_rows
 
-    async def over_stream(client: Any) -> Any:
-        return await client.topology()
-
     if at is None:
-        found = session.call(over_stream)
+        found, leaderless = session.call(over_stream)
     else:
-        found = run_or_fail(session, ask(at, "/v1/topology", timeout_s=session.deadline_s), at)
+        found, leaderless = run_or_fail(session, over_http(at, session.deadline_s), at)
     session.rows(found, HEADER, node_rows(found, separators=not session.as_csv))
     note = None if session.as_json else copy_note(found)
     if note is not None:
         print(note, file=sys.stderr)
+    if leaderless:
+        session.note(NO_LEADER)
+
+
+async def over_stream(client: Any) -> tuple[dict[str, Any], bool]:
+    """The topology, and whether the node knows no leader: then its logical topology may be out of date."""
+    return await client.topology(), not has_leader(await client.members())
+
+
+async def over_http(at: str, timeout_s: float) -> tuple[dict[str, Any], bool]:
+    """As `over_stream`. Only a member follows a leader. Raises NoAnswer, RequestRefused, OtherCluster."""
+    found: dict[str, Any] = await ask(at, "/v1/topology", timeout_s=timeout_s)
+    status = await ask(at, "/v1/status", timeout_s=timeout_s) if found["logical"] else {}
+    return found, "leader" in status and status["leader"] is None

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
+from palisade.client import Client
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
@@ -118,6 +119,26 @@ def test_changes_from_before_an_election_have_no_first_revision(run: Run, shown:
 def test_fencing_without_a_leader_says_whose_view_it_is(run: Run, shown: dict[str, Any]) -> None:
     shown.update(leader=None)
     assert "no leader is known: this is the view of the node that answered" in run("fencing").stderr
+
+
+@pytest.mark.parametrize("leader", [True, False])
+def test_topology_without_a_leader_says_whose_view_it_is(
+    run: Run, monkeypatch: pytest.MonkeyPatch, leader: bool
+) -> None:
+    """Frozen nodes are active in the last state that this node received; only `fencing` and `member list` had the
+    note."""
+
+    async def topology(_: Client) -> dict[str, Any]:
+        return {"physical": [], "logical": []}
+
+    async def members(_: Client) -> list[dict[str, Any]]:
+        return [{"id": "n1", "leader": leader}]
+
+    monkeypatch.setattr(Client, "topology", topology)
+    monkeypatch.setattr(Client, "members", members)
+    text = "no leader is known: this is the view of the node that answered"
+    assert (text in run("topology").stderr) == (not leader)
+    assert text not in run("topology", "--json").stderr
 
 
 def test_fenced_node_gives_the_reason(run: Run, shown: dict[str, Any]) -> None:
