@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 Content = bytes | bytearray | memoryview | str
 
 
@@ -26,3 +28,12 @@ def bounds(start: Content, end: Content | None, limit: int = 0) -> tuple[bytes, 
     if not 0 <= limit <= LIMIT_MAX:
         raise ValueError(f"limit must be 0 (all keys) to {LIMIT_MAX}")
     return as_bytes(start), None if end is None else as_bytes(end)
+
+
+def from_base64(text: str) -> bytes:
+    """Raises ValueError, whose text follows the name of a field."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        alphabet = "letters, digits, + and /, then = up to a multiple of 4 characters"
+        raise ValueError(f"is not base64: {text!r:.60}; give {alphabet}") from None

@@ -13,6 +13,7 @@ import click
 
 from palisade.cli.daemon_thread import exit_now, is_working
 from palisade.cli.help_formatter import HelpContext
+from palisade.cli.numbers import NEGATIVE
 from palisade.cli.old_spellings import modern
 from palisade.cli.output import OutputFailed, discard_output, text_of
 from palisade.cli.process_age import process_age_s
@@ -99,6 +100,8 @@ def fail(error: click.ClickException, as_json: bool) -> int:
     elif isinstance(error, click.UsageError):
         context = error.ctx
         message = " ".join(error.format_message().split()).rstrip(".")
+        if isinstance(error, click.NoSuchOption) and NEGATIVE.match(error.option_name):
+            message = f"{error.option_name} is not an option; an argument that begins with - goes after --"
         help_text = "" if context is None or HINT.search(message) else f"; see '{context.command_path} --help'"
         print(f"palisade: {message}{help_text}", file=sys.stderr)
     else:

@@ -12,7 +12,7 @@ from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
 from palisade.cli.input_file import InputFile
-from palisade.cli.numbers import WholeNumber
+from palisade.cli.numbers import NumberCommand, WholeNumber
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease, serializable_option
 from palisade.cli.printing import print_bytes, print_json, readable
 from palisade.cli.range_output import HEADER, RangeOutput, row
@@ -187,7 +187,7 @@ def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: 
         click.echo(f"{output.printed} of {counted(output.count, 'key')}; --limit omitted the others", err=True)
 
 
-@click.command()
+@click.command(cls=NumberCommand)
 @click.argument("revision", type=WholeNumber(1))
 @client_options
 def compact(session: CliSession, revision: int) -> None:

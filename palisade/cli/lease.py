@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from palisade.base.counted import counted
+from palisade.cli.numbers import NumberCommand
 from palisade.cli.options import client_options, read_lease, read_lease_time
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
@@ -23,7 +24,7 @@ def lease() -> None:
     """
 
 
-@lease.command()
+@lease.command(cls=NumberCommand)
 @click.argument("ttl_s", metavar="SECONDS", type=read_lease_time)
 @click.option(
     "--id", "lease_id", type=read_lease, metavar="ID", help="Number of the lease.  [default: chosen by the store]"
@@ -42,7 +43,7 @@ def grant(session: CliSession, ttl_s: float, lease_id: int | None) -> None:
     session.answer(shapes.lease_shape(result), str(result.id))
 
 
-@lease.command("keep-alive")
+@lease.command("keep-alive", cls=NumberCommand)
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @click.option("--once", is_flag=True, help="Renew once, then exit.")
 @client_options
@@ -71,7 +72,7 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
         session.call(renew, notice=False, warns_of_writes=False)
 
 
-@lease.command()
+@lease.command(cls=NumberCommand)
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
 def revoke(session: CliSession, lease_id: int) -> None:
@@ -80,7 +81,7 @@ def revoke(session: CliSession, lease_id: int) -> None:
     session.answer(shapes.lease_shape(result), f"revoked lease {result.id}, revision {result.revision}")
 
 
-@lease.command()
+@lease.command(cls=NumberCommand)
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
 def timetolive(session: CliSession, lease_id: int) -> None:

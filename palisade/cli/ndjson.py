@@ -5,12 +5,11 @@ A value that is not a string is stored as compact JSON; bytes are given as key_b
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from palisade.base.content import from_base64
 from palisade.base.network_reason import json_reason, reason_of
 from palisade.catalog.demo.entries import CatalogEntry
 
@@ -64,6 +63,6 @@ def field_bytes(content: Mapping[str, Any], name: str) -> bytes:
     if not isinstance(encoded, str):
         raise ValueError(f"{name}_base64 is not a string")
     try:
-        return base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{name}_base64 is not base64: {error}") from None
+        return from_base64(encoded)
+    except ValueError as error:
+        raise ValueError(f"{name}_base64 {error}") from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import click
 
 T = TypeVar("T", int, float)
+NEGATIVE = re.compile(r"-\.?\d")
 
 
 class AnyWholeNumber(click.types.IntParamType):
@@ -20,6 +22,14 @@ class AnyWholeNumber(click.types.IntParamType):
 
 
 WHOLE = AnyWholeNumber()
+
+
+class NumberCommand(click.Command):
+    """A command whose arguments are numbers: a negative one is out of range, and not an unknown option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(NEGATIVE.match(each) for each in args)
+        return super().parse_args(ctx, args)
 
 
 class WholeNumber(click.IntRange):

@@ -10,12 +10,11 @@ delete or compare of all keys with a prefix has "prefix": true. "then" and "else
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from palisade.base.content import from_base64
 from palisade.base.network_reason import reason_of
 from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
@@ -108,9 +107,9 @@ def _json_bytes(fields: Mapping[str, Any], name: str, place: str) -> bytes:
     plain, encoded = fields.get(name), fields.get(f"{name}_base64")
     if isinstance(encoded, str) and plain is None:
         try:
-            return base64.b64decode(encoded, validate=True)
-        except binascii.Error as error:
-            raise FormError(f"{place}: {name}_base64 is not base64: {error}") from None
+            return from_base64(encoded)
+        except ValueError as error:
+            raise FormError(f"{place}: {name}_base64 {error}") from None
     if not isinstance(plain, str) or encoded is not None:
         raise FormError(f"{place}: give either {name!r}, as a text, or '{name}_base64'")
     return key_bytes(plain)

@@ -88,6 +88,22 @@ def test_empty_key_names_the_way_to_all_keys(node: CliNode, command: tuple[str, 
     assert invoke(name, "", "--prefix", endpoint=node.endpoint).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("lease grant -5", "-5 is out of range; give more than 0 seconds"),
+        ("lease grant -1.5s --id 7", "-1.5s is out of range; give more than 0 seconds"),
+        ("lease revoke -5", "-5 is out of range"),
+        ("compact -1", "-1 is out of range; give 1 or more"),
+        ("compact 5 --unknown", "No such option '--unknown'"),
+        ("put /a -5", "-5 is not an option; an argument that begins with - goes after --"),
+    ],
+)
+def test_negative_number_is_out_of_range_and_not_an_unknown_option(command: str, text: str) -> None:
+    result = CliRunner().invoke(main, command.split())
+    assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+
+
 def test_empty_key_has_advice_that_fits_the_command(node: CliNode) -> None:
     """A put was advised to give the prefix '', a watch the byte 0x00."""
     refused = invoke("put", "", "x", endpoint=node.endpoint)

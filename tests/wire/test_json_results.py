@@ -71,7 +71,7 @@ def test_json_lines_become_entries_and_the_last_of_a_key_counts() -> None:
         (b'{"key": "/a", "value": 1, "value_base64": ""}', "give either value or value_base64"),
         (b'{"key": "", "value": 1}', "the key is empty"),
         (b'{"key": 5, "value": 1}', "key is not a string"),
-        (b'{"key_base64": "?", "value": 1}', "key_base64 is not base64"),
+        (b'{"key_base64": "?", "value": 1}', "key_base64 is not base64: '?'; give letters"),
         (b'{"key": "/a", "value": 1, "ttl": 5}', "unknown field 'ttl'"),
         (b'{"key": "\xff"}', "line 1: "),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import binascii
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from aiohttp import web
 
 from palisade.api.http.fast_path import HttpLimits
 from palisade.api.http.protobuf_json import INT64_MAX, BadJson, FloatText, read_single
+from palisade.base.content import from_base64
 from palisade.metastore.requests import RequestId
 from palisade.wire.error_codes import BadRequest
 
@@ -124,9 +124,9 @@ def content(value: Any, name: str) -> bytes:
 
 def content_base64(value: Any, name: str) -> bytes:
     try:
-        return binascii.a2b_base64(a_text(value, name), strict_mode=True) if value else b""
+        return from_base64(a_text(value, name)) if value else b""
     except ValueError as error:
-        raise BadRequest(f"{name}: is not base64 ({error})") from None
+        raise BadRequest(f"{name}: {error}") from None
 
 
 Spec = Mapping[str, Read]
