@@ -9,6 +9,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,13 @@ from click.testing import CliRunner
 from palisade.cli.main import main
 from palisade.pipeline import java, running
 from palisade.pipeline.job import Report
+from palisade.wire.recorded_history import SUFFIX
 from tests.support.cli_node import CliNode, cli_node
 from tests.support.waiting import until_in_thread
 
 waiting_module: Any = importlib.import_module("palisade.cli.waiting")
 DONE = Report({}, "done")
-JOBS = ("history --to /tmp/a", "ingest --to file:///tmp/s", "audit --to /tmp/r", "retention")
+JOBS = ("history --to {folder}/a", "ingest --to file://{folder}/s", "audit --to {folder}/r", "retention")
 
 
 class StandIn:
@@ -57,22 +59,25 @@ def stopping() -> Iterator[tuple[CliNode, Callable[[], None]]]:
 
 
 @pytest.mark.parametrize("words", JOBS)
-def test_job_without_a_leader_ends_before_spark_is_started(words: str, job: StandIn) -> None:
+def test_job_without_a_leader_ends_before_spark_is_started(words: str, job: StandIn, tmp_path: Path) -> None:
+    given = words.format(folder=tmp_path).split()
     with cli_node() as node:
         node.do(lambda: node.group.led_by(None))
         where = ("--timeout", "0.6", "--endpoints", node.endpoint)
-        found = CliRunner().invoke(main, ["pipeline", "run", *words.split(), *where])
+        found = CliRunner().invoke(main, ["pipeline", "run", *given, *where])
         assert (found.exit_code, job.runs) == (3, 0)
         waited, *_, error = found.stderr.splitlines()
         assert waited.startswith("palisade: waiting: n1 knows no leader")
         assert "leader" in error
         node.do(lambda: node.group.led_by("n1"))
-        found = CliRunner().invoke(main, ["pipeline", "run", *words.split(), *where])
+        found = CliRunner().invoke(main, ["pipeline", "run", *given, *where])
         assert (found.exit_code, job.runs, found.stdout) == (0, 1, "done\n")
 
 
-def test_audit_of_histories_alone_asks_no_cluster(job: StandIn) -> None:
-    words = ("audit", "--to", "r", "--histories", "h", "--history-only", "--endpoints", "127.0.0.1:9")
+def test_audit_of_histories_alone_asks_no_cluster(job: StandIn, tmp_path: Path) -> None:
+    (tmp_path / f"a{SUFFIX}").touch()
+    folder = str(tmp_path)
+    words = ("audit", "--to", folder, "--histories", folder, "--history-only", "--endpoints", "127.0.0.1:9")
     assert CliRunner().invoke(main, ["pipeline", "run", *words]).exit_code == 0
     assert job.runs == 1
 
