@@ -331,4 +331,4 @@ def end_late(proposal: Proposal) -> None:
             )
         )
     else:
-        proposal.end(Unavailable("no leader with a majority was found before the deadline; nothing was changed, retry"))
+        proposal.end(Unavailable("no leader with a majority was found before the deadline; nothing was done, retry"))

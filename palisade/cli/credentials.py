@@ -55,6 +55,8 @@ def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> s
 def token_in(path: str) -> Token:
     """The token in a file, and the cluster ID if its second line has one."""
     first, _, second = text_in(path, "token").partition("\n")
+    if not first.strip():
+        raise click.UsageError(f"the token file {path} has an empty first line: write one with 'palisade login'")
     if second.startswith(CLUSTER_LINE):
         return StoredToken(first.rstrip("\r"), second.removeprefix(CLUSTER_LINE).strip(), path)
     return Token(first.rstrip("\r"))
@@ -65,12 +67,16 @@ def token_file_text(token: str, cluster_id: str) -> str:
 
 
 def text_in(path: str, what: str) -> str:
+    """The text without line ends at its end. Raises click.UsageError, also for an empty one."""
     try:
-        return ending_input(path).read_text(encoding="utf-8").rstrip("\r\n")
+        text = ending_input(path).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         raise click.UsageError(f"the {what} file {path} cannot be read: {reason_of(error)}") from None
     except UnicodeDecodeError:
         raise click.UsageError(f"the {what} file {path} cannot be read: it is not UTF-8") from None
+    if not text:
+        raise click.UsageError(f"the {what} file {path} is empty")
+    return text
 
 
 def keep(found: Credentials | None) -> None:

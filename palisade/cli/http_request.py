@@ -29,6 +29,12 @@ from palisade.wire.credentials import Credentials, StoredToken, header_of
 
 TIMEOUT_S = 5.0
 AGAIN_S = 0.2
+WITHOUT_CLUSTER = "standalone"
+"""The code of `wire.error_codes.WithoutCluster`."""
+STANDALONE = (
+    "the node at {at} runs with --standalone, without its cluster and without a fence, and does not support this "
+    "command: give --at of a node of the cluster. GET http://{at}/v1/kv/KEY reads the vault of the standalone node"
+)
 UNKNOWN_CODES = {"outcome-unknown", "release-pending"}
 
 
@@ -79,8 +85,8 @@ async def ask(
     if isinstance(found, dict) and answer.status < 400:
         return found
     if isinstance(found, dict) and "code" in found:
-        if found["code"] == WRONG_PORT:
-            found = {**found, "detail": f"{at}: {found.get('detail')}"}
+        texts = {WRONG_PORT: f"{at}: {found.get('detail')}", WITHOUT_CLUSTER: STANDALONE.format(at=at)}
+        found = {**found, "detail": texts.get(found["code"], found.get("detail"))}
         raise RequestRefused({"status": answer.status, **found})
     raise NoAnswer(at, f"HTTP {answer.status}, not from a node")
 

@@ -87,7 +87,7 @@ def require_answer(access: ClusterAccess) -> None:
 
 
 def credentials_of(access: ClusterAccess) -> Credentials | None:
-    """Raises BadOption if a file cannot be read."""
+    """Raises BadOption if a file cannot be read, or is empty."""
     if access.token_file:
         token, _, second = _text_in("tokenFile", access.token_file).partition("\n")
         return StoredToken(token.strip(), second.removeprefix(CLUSTER_LINE).strip(), access.token_file)
@@ -98,9 +98,12 @@ def credentials_of(access: ClusterAccess) -> Credentials | None:
 
 def _text_in(option: str, path: str) -> str:
     try:
-        return ending_input(path).read_text()
+        text = ending_input(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadOption(f"option {option}: cannot read {path}: {reason_of(error)}") from None
+    if not text.strip():
+        raise BadOption(f"option {option}: {path} is empty")
+    return text
 
 
 def current(client: SyncClient, options: ReadOptions) -> Here:

@@ -182,3 +182,16 @@ def test_pipe_is_read_as_input() -> None:
 def test_load_names_the_reason_without_a_number_of_the_system(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["load", str(tmp_path / "none")])
     assert done.stderr == f"palisade: {tmp_path}/none: no such file or directory; nothing was written\n"
+
+
+def test_credentials_in_an_empty_file(tmp_path: Path) -> None:
+    """The node refused them: the token is invalid or expired."""
+    empty = tmp_path / "token"
+    empty.write_text("\n")
+    shown = command("get", "/a", "--token-file", str(empty))()
+    assert shown.startswith(f"palisade: the token file {empty} is empty; see ")
+    empty.write_text("\ncluster-id: 1\n")
+    assert f"the token file {empty} has an empty first line" in command("get", "/a", "--token-file", str(empty))()
+    empty.write_text("\n")
+    shown = message_of(lambda: credentials_of(ClusterAccess(("127.0.0.1:1",), str(empty), "", "", 1.0)))
+    assert shown == f"option tokenFile: {empty} is empty"

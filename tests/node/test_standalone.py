@@ -134,6 +134,16 @@ async def test_standalone_node_is_never_ready_and_refuses_cluster_requests(alone
         assert (answer.status, (await answer.json())["code"]) == (503, 14)
 
 
+@pytest.mark.parametrize("command", ["get /a", "get /a --prefix", "fencing", "topology"])
+async def test_command_at_a_standalone_node_is_refused_in_its_own_terms(alone: ClientSession, command: str) -> None:
+    """It was "GET /v1/fenced//a is not served in standalone mode"."""
+    at = str(alone._base_url).removeprefix("http://").rstrip("/")
+    done = await asyncio.to_thread(CliRunner().invoke, main, [*command.split(), "--at", at])
+    assert done.exit_code == 1
+    assert f"palisade: the node at {at} runs with --standalone, without its cluster and without a fence" in done.stderr
+    assert f"GET http://{at}/v1/kv/KEY reads the vault" in done.stderr
+
+
 async def test_standalone_node_shows_metrics_paths_and_its_recovery(alone: ClientSession) -> None:
     async with alone.get("/metrics") as answer:
         text = await answer.text()
