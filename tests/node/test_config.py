@@ -186,7 +186,7 @@ def test_listening_beyond_loopback_must_be_requested(listening: str) -> None:
     """N5: there is no TLS yet, and clients must authenticate, so this must not happen by accident."""
     with pytest.raises(ConfigError, match="--insecure-listen"):
         load(http=listening)
-    with pytest.raises(ConfigError, match="--authorization=off"):
+    with pytest.raises(ConfigError, match="set authorization to off"):
         load(http=listening, insecure_listen="true", advertise_host="192.0.2.7")
     config = load(http=listening, insecure_listen="true", advertise_host="192.0.2.7", join_token="a join token")
     assert config.advertised()["http"] == "192.0.2.7:7401"
