@@ -22,6 +22,7 @@ from palisade.cli.session import (
     CliSession,
     Failure,
     failure_of,
+    result_of,
     unauthenticated,
 )
 from palisade.wire.auth_errors import NoUserYet
@@ -100,7 +101,7 @@ def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any], at: str =
             return await asking
 
     try:
-        found = asyncio.run(run())
+        found = result_of(run())
         work_done()
         return found
     except NoAnswer as error:

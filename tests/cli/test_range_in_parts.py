@@ -13,9 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from palisade.cli.http_request import run_or_fail
 from palisade.cli.large_table import LargeTable
 from palisade.cli.main import main
 from palisade.cli.node_waits import NodeWaits
+from palisade.cli.session import CliSession
 from palisade.cli.table import made
 from palisade.client import Client
 from palisade.metastore.results import KeyValue, RangeResult
@@ -114,3 +116,24 @@ def test_notice_shows_that_an_answer_is_being_received() -> None:
     assert NodeWaits().reason(client) == "receiving the answer of n1, 1.5 MB so far"
     client.receiving_bytes = 10
     assert NodeWaits().reason(client) == "no answer yet from n1"
+
+
+class Large:
+    """A result whose text would take long to make. `formatted`: how often it was made."""
+
+    formatted = 0
+
+    def __repr__(self) -> str:
+        Large.formatted += 1
+        return "large"
+
+
+def test_result_of_a_command_is_not_formatted_when_its_event_loop_ends() -> None:
+    """The text of a range of 400,000 keys was made twice, and discarded: two seconds without a notice."""
+
+    async def read() -> Large:
+        return Large()
+
+    session = CliSession([], 1.0, False)
+    assert type(session.run(read())) is type(run_or_fail(session, read())) is Large
+    assert Large.formatted == 0
