@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.02
 """How often it checks for possible steps, while it waits for events without notification."""
-LOOK_S = 0.05
-"""How often a working connection is compared with the known leader."""
 RETRY_S = 0.05
 CONNECT_S = 1.0
 SILENT_S = 1.5
@@ -67,6 +65,8 @@ class LeaderLink:
         """The address of the connected leader; empty: in this process."""
         self.trouble = "no leader has been found yet"
         self._close: Callable[[], None] | None = None
+        self._remote: tuple[str, LeaderConnection] | None = None
+        """The connection to a leader in another process. At each tick it is compared with the known leader."""
 
     async def run(self) -> None:
         ticker = asyncio.get_running_loop().create_task(self._tick(), name="fence ticks")
@@ -89,6 +89,8 @@ class LeaderLink:
         while True:
             self._holder.settle()
             self._holder.renew_if_due()
+            if self._remote is not None and self._is_elsewhere(*self._remote):
+                self._remote[1].close()
             await asyncio.sleep(self._holder.next_check_s(TICK_S))
 
     def _next_address(self) -> str | None:
@@ -146,10 +148,11 @@ class LeaderLink:
             protocol.close()
             return
         self._begin(address, protocol.send, protocol.close)
+        self._remote = address, protocol
         try:
-            while not protocol.closed.is_set() and not self._is_elsewhere(address, protocol):
-                await asyncio.wait({protocol.gone}, timeout=LOOK_S)
+            await protocol.closed.wait()
         finally:
+            self._remote = None
             self._end()
             self._hint = protocol.elsewhere if protocol.elsewhere != address else None
             self.trouble = protocol.trouble or self.trouble
@@ -189,7 +192,6 @@ class LeaderConnection(asyncio.Protocol):
         self._encode = Encoder().encode
         self._transport: asyncio.Transport | None = None
         self.greeted: asyncio.Future[None] = loop.create_future()
-        self.gone: asyncio.Future[None] = loop.create_future()
         self.closed = asyncio.Event()
         self.elsewhere: str | None = None
         self.trouble = ""
@@ -203,8 +205,6 @@ class LeaderConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.closed.set()
-        if not self.gone.done():
-            self.gone.set_result(None)
         if not self.greeted.done():
             self.greeted.set_exception(ConnectionError(self.trouble or "the connection broke before a greeting came"))
             self.greeted.exception()

@@ -19,6 +19,7 @@ from palisade.client.endpoints import Endpoints
 from palisade.client.pending_request import Operation, Slot, content_bytes, is_last, longest_wait_s
 from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
+from palisade.client.sweeper import SWEEP_S, Sweeper
 from palisade.client.watch import Watch
 from palisade.client.whereabouts import LeaderNews, Whereabouts, beside, unconnected
 from palisade.metastore.errors import MetastoreError
@@ -31,9 +32,7 @@ from palisade.wire.error_codes import WrongPort, error_of
 from palisade.wire.fencing_errors import ReadPending, ReleasePending
 from palisade.wire.stream_frames import FrameKind
 
-PENDING_MAX = 2048
-NUMBERS_MAX = 3500
-SWEEP_S = 0.05
+PENDING_MAX, NUMBERS_MAX = 2048, 3500
 RETRY_S = 0.05
 BACKOFF_S = (0.02, 0.5)
 MOVE_S = 1.0
@@ -69,19 +68,18 @@ class StreamSession:
         self._closing = self._left_failed = False
         self._runner: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper = Sweeper(self._sweep)
 
     def open(self, recorder: Recorder | None = None) -> None:
         """`recorder`: of every request and its end; closed with the session."""
         self._loop, self._recorder = asyncio.get_running_loop(), recorder
         self._runner = self._loop.create_task(self._run())
-        self._sweep()
+        self._sweeper.start()
 
     async def close(self) -> None:
         """End every pending request and the connection."""
         self._closing = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        self._sweeper.stop()
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
@@ -144,6 +142,8 @@ class StreamSession:
         now, own_s = self._loop.time(), self._timeout_s if timeout_s is None else timeout_s
         operation = Operation(kind, number, content, slot, now, own_s, repeatable=repeatable, writes=writes)
         self._pending[number] = operation
+        if self._sweeper.is_calm:
+            self._sweeper.wake()
         if self.link is not None:
             self._transmit(operation, self.link, size)
 
@@ -243,7 +243,7 @@ class StreamSession:
 
     # Time.
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> bool:
         now = self._loop.time()
         if (link := self.link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
             link.abort("it does not respond")
@@ -251,7 +251,7 @@ class StreamSession:
         for operation in [each for each in self._pending.values() if each.deadline <= now]:
             self._give_up(operation, "the deadline passed")
         self._admit_more()
-        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        return bool(self._pending)
 
     def _give_up(self, operation: Operation, why: str) -> None:
         self._pending.pop(operation.number, None)

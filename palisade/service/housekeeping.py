@@ -8,6 +8,7 @@ a change of leader in between is harmless, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 
@@ -21,11 +22,16 @@ from palisade.service.ports import GroupFace
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.1
+FOLLOWS_S = 0.5
+"""How often a follower looks for something to collect."""
 
 
 async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> None:
     """Runs until cancelled. Raises NodeFailed when the node has stopped itself."""
     while True:
+        if not (group.leads or store.collecting):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(group.until_leads(), FOLLOWS_S)
         await asyncio.sleep(LOOK_S)
         if store.collecting:
             store.collect()

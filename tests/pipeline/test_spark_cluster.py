@@ -272,7 +272,8 @@ async def test_jobs_run_by_the_command_line_on_the_cluster(
         return "pipeline", "run", name, "--master", standalone.master, "--endpoints", endpoints(nodes), "--json"
 
     async def job(name: str, *options: str, ends_with: int = 0) -> dict[str, Any]:
-        code, out, err = await palisade(*arguments(name), *options, environment=environment())
+        one_executor = {} if name == "ingest" else {"SPARK_SUBMIT_OPTS": "-Dspark.cores.max=1"}
+        code, out, err = await palisade(*arguments(name), *options, environment=environment(**one_executor))
         assert code == ends_with, err
         return dict(json.loads(out))
 
@@ -280,7 +281,8 @@ async def test_jobs_run_by_the_command_line_on_the_cluster(
         given = {"name": name, "endpoints": endpoints(nodes), "options": options}
         return dict(await asyncio.to_thread(driver.call, "job", **given))
 
-    await interrupted([*arguments("ingest"), "--to", (tmp_path / "segments").as_uri()], tmp_path)
+    week = "--data-source", "flights", "--start", "2013-03-01", "--end", "2013-03-08"
+    await interrupted([*arguments("ingest"), *week, "--to", (tmp_path / "segments").as_uri()], tmp_path)
     sources = (await job("ingest", "--to", (tmp_path / "segments").as_uri()))["data_sources"]
     assert {each["data_source"]: each["rows"] for each in sources} == {"flights": FLIGHTS, "weather": WEATHER}
     assert [each["published"] for each in sources] == [365, 364]

@@ -26,7 +26,7 @@ from palisade.api.stream import server
 from palisade.base.metrics import Metrics
 from palisade.catalog import parquet_rows, publication
 from palisade.catalog.rows_digest import ColumnType
-from palisade.client import session
+from palisade.client import session, sweeper
 from palisade.metastore import snapshot
 from palisade.node import segments_wiring
 from palisade.node.fencing import fencing_component as part
@@ -77,7 +77,6 @@ SMALL_APPENDS: tuple[tuple[Any, str, int], ...] = (
 PACES: tuple[tuple[Any, str, float], ...] = (
     (part, "TICK_S", 0.1),
     (link, "TICK_S", 0.1),
-    (link, "LOOK_S", 0.2),
     (link, "RETRY_S", 0.15),
     (barrier, "_RETRY_S", 0.2),
     (part, "LOOK_S", 0.4),
@@ -89,6 +88,8 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (runner, "LOOK_S", 0.4),
     (coordinator, "LOOK_S", 0.4),
     (session, "SWEEP_S", 0.4),
+    (sweeper, "SWEEP_S", 0.4),
+    (sweeper, "CALM_SWEEP_S", 0.4),
     (session, "CALM_LOOK_S", 0.02),
     (group, "_TICK_S", 0.15),
     (group, "_HOUSEKEEPING_S", 0.5),

@@ -74,7 +74,7 @@ def nodes_that_do_not_find_their_copies(patch: Patch) -> None:
     patch.setattr(SegmentHolder, "read_recorded", read_recorded)
 
 
-@caught_by("segment counts", on=Stage("segments", 21), says="rows are counted")
+@caught_by("segment counts", on=Stage("segments", 17), says="rows are counted")
 def counts_that_keep_the_positions_of_earlier_attempts(patch: Patch) -> None:
     """A growing segment is not asked again, although it may have been handed off since."""
     patch.setattr(segment_query, "unchanging", lambda known, recorded: known)

@@ -53,7 +53,7 @@ def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
     patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: PlainCache(lambda: vault)))
 
 
-@caught_by("segment copies", on=Stage("expiry", 7), says="while a query reads it")
+@caught_by("segment copies", on=Stage("expiry", 17), says="while a query reads it")
 def removals_while_queries_read(patch: Patch) -> None:
     async def at_once(self: Readers, name: str) -> None: ...
 
