@@ -234,6 +234,7 @@ async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> 
 
     Raises NoMembers, AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
+    from palisade.wire.error_codes import NOT_INITIALIZED
 
     silent = state.silent
     wrong: list[WrongPort] = []
@@ -254,7 +255,7 @@ async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> 
         raise wrong[0]
     if not answers:
         failure = no_answer(reasons) or unreachable(session.endpoints, session.source, reasons=reasons)
-        later = any(reason != REFUSED_CONNECTION for reason in reasons.values())
+        later = not {REFUSED_CONNECTION, NOT_INITIALIZED}.issuperset(reasons.values())
         raise NoMembers(f"{failure.message}. Nothing was written", later=later)
     state.leaderless = not any(answer["leader"] for answer in answers)
     members = {member["id"]: member for answer in answers for member in answer["members"]}

@@ -147,6 +147,7 @@ async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unansw
     from palisade.segments.names import ASSIGNMENTS
     from palisade.wire.segment_errors import NotFetched
 
+    assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True))
     found = await ask_all(addresses_in(await client.topology()), deadline_s, silent)
     unknown = sorted(name for name, each in found.items() if each is None)
     if unknown and len(unknown) == len(found):
@@ -155,7 +156,6 @@ async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unansw
             "assigned. Wait until they are back or out of the topology, or name the nodes with --nodes"
         )
     unanswered.update(unknown)
-    assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True)) if unknown else {}
     return {name: name in assigned if each is None else bool(each["keeps"]) for name, each in sorted(found.items())}
 
 

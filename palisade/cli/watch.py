@@ -49,7 +49,8 @@ def watch(
         seen = 0
         watching = client.watch(key, range_end, prefix=prefix, start_revision=start_revision, prev_kv=prev_kv)
         async with watching as changes:
-            warning = asyncio.gather(warn_of_trouble(changes), warn_of_future(client, start_revision))
+            warnings = [warn_of_trouble(changes), warn_of_future(client, start_revision)]
+            tasks = [asyncio.create_task(each) for each in warnings]
             try:
                 async for events in changes:
                     show(session, events)
@@ -58,7 +59,8 @@ def watch(
                     if revisions is not None and seen >= revisions:
                         return
             finally:
-                warning.cancel()
+                for task in tasks:
+                    task.cancel()
 
     def ended() -> str:
         return (

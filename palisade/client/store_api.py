@@ -52,6 +52,22 @@ from palisade.metastore.results import (
     TxnResult,
 )
 
+PART_KEYS = 50_000
+
+
+def _part_of(request: Range) -> Range:
+    """Limited to `PART_KEYS`, if limited ranges in key order make up the result and nothing beyond is counted."""
+    part = Range(
+        request.key,
+        request.range_end,
+        min(request.limit or PART_KEYS, PART_KEYS),
+        request.revision,
+        serializable=request.serializable,
+        keys_only=request.keys_only,
+        exact_count=False,
+    )
+    return part if replace(part, limit=request.limit) == request else request
+
 
 class StoreApi(ScanApi, SegmentsApi):
     """`timeout_s` of a call: its deadline; None for the default of the store."""
@@ -131,12 +147,13 @@ class StoreApi(ScanApi, SegmentsApi):
         **options: Unpack[RangeOptions],
     ) -> AsyncIterator[RangeResult]:
         """As `range`, in the parts in which the store sends it, at least one. All are of the revision of the first one,
-        which alone has the `count`. A failure ends the iteration after some parts. `timeout_s`: of each part.
+        which alone has the `count`. A failure ends the iteration after some parts. `timeout_s`: of each part. With
+        `exact_count` False, a part in key order has at most `PART_KEYS` keys.
         """
         request = self._range_request(key, range_end, prefix, timeout_s, options)
-        first = await self._read(request, timeout_s)
+        first = await self._read(_part_of(request), timeout_s)
         yield first
-        async for page in self._further_pages(request, first, timeout_s):
+        async for page in self._further_pages(request, first, timeout_s, _part_of):
             yield page
 
     def _range_request(
@@ -149,7 +166,11 @@ class StoreApi(ScanApi, SegmentsApi):
         return checked(request) if options else request
 
     async def _further_pages(
-        self, request: Range, first: RangeResult, timeout_s: float | None
+        self,
+        request: Range,
+        first: RangeResult,
+        timeout_s: float | None,
+        part_of: Callable[[Range], Range] = lambda request: request,
     ) -> AsyncIterator[RangeResult]:
         """The store ends a long response early; the rest is read at the same revision."""
         page, received = first, len(first.kvs)
@@ -161,7 +182,7 @@ class StoreApi(ScanApi, SegmentsApi):
                 limit=request.limit - received if request.limit > 0 else 0,
                 exact_count=False,
             )
-            page = await self._read(rest, timeout_s)
+            page = await self._read(part_of(rest), timeout_s)
             received += len(page.kvs)
             yield page
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -125,8 +126,15 @@ def test_watch_prints_history_in_order(run: Run) -> None:
     assert [event["type"] for event in events] == ["put", "put", "delete"]
     assert [event["kv"].get("value") for event in events] == ["1", "2", None]
     assert events[2]["prev_kv"]["value"] == "2"
-    lines = run("watch", "/w", "--start-revision", str(first), "--revisions", "1").stdout.splitlines()
-    assert lines == [f"{first}\tput\t/w\t1"]
+
+
+def test_watch_that_ends_by_itself_leaves_nothing_on_stderr(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """A traceback of what it had cancelled stood there (issue 16)."""
+    first = printed(run("put", "/w", "1", "--json"))["revision"]
+    result = run("watch", "/w", "--start-revision", str(first), "--revisions", "1")
+    gc.collect()
+    assert (result.stdout, result.stderr) == (f"{first}\tput\t/w\t1\n", "")
+    assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
 
 
 def test_leases_from_grant_to_revoke(run: Run) -> None:

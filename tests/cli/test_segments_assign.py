@@ -41,7 +41,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any] | None]
 
 async def test_segments_are_assigned_to_the_nodes_that_keep_segments(answers: dict[str, Any]) -> None:
     answers |= {"n2": {"keeps": True}, "n1": {"keeps": True}, "n3": {"keeps": False}}
-    assert await segments_module.keepers(Topology(), 5.0, {}, set()) == {"n1": True, "n2": True, "n3": False}
+    assert await segments_module.keepers(WithAssignment(), 5.0, {}, set()) == {"n1": True, "n2": True, "n3": False}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_nothing_is_assigned_while_no_node_answers(answers: dict[str, Any]
     answers |= {"n3": None, "n1": None}
     text = "no answer from n1, n3, so it is not known which of the nodes store segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
-        await segments_module.keepers(Topology(), 5.0, {}, set())
+        await segments_module.keepers(WithAssignment(), 5.0, {}, set())
 
 
 class OfTwo:

@@ -29,7 +29,9 @@ async def test_command_at_a_waiting_node_names_init(command: str, tmp_path: Path
     assert (done.exit_code, "n1 waits to be initialized: see 'palisade init --help'" in done.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("command", ["status", "put /a 1", "topology", "member list", "catalog drop-database nope"])
+@pytest.mark.parametrize(
+    "command", ["status", "put /a 1", "topology", "member list", "catalog drop-database nope", "backup FILE"]
+)
 async def test_command_without_at_names_init_at_once(command: str, tmp_path: Path) -> None:
     """The stream port of a waiting node did not listen: "no node answers ... start one with 'palisade up'"."""
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
@@ -38,7 +40,7 @@ async def test_command_without_at_names_init_at_once(command: str, tmp_path: Pat
     endpoints = f"{config.stream},127.0.0.1:{free_port()}"
     try:
         await node.start()
-        words = [*command.split(), "--endpoints", endpoints, "--timeout", "3600"]
+        words = [*command.replace("FILE", str(tmp_path / "b")).split(), "--endpoints", endpoints, "--timeout", "3600"]
         done = await asyncio.to_thread(CliRunner().invoke, main, words)
     finally:
         await node.stop()
