@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from palisade.metastore.mvcc import Found, StoreView, count_live, find, find_range, get, read_revision
 from palisade.metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult
 
-SortKey = Callable[[Found], Any]
+Row = TypeVar("Row", Found, KeyValue)
+SortKey = Callable[[Any], Any]
 
 
 def read_range(view: StoreView, request: Range, header_revision: int) -> RangeResult:
@@ -54,12 +55,16 @@ def read_one(view: StoreView, request: Range, revision: int | None, header_revis
     return RangeResult(header_revision, (kv,) if kv else (), False, 1 if kv else 0)
 
 
+def needs_all(request: Range) -> bool:
+    """Whether every key of the range has to be read to know the first one of the answer."""
+    return request.limit <= 0 or request.sort_order is not SortOrder.NONE or has_filter(request)
+
+
 def collect(view: StoreView, request: Range, revision: int | None) -> tuple[list[Found], int]:
     """The input of filters, sort and limit, and the count of all existing keys."""
     if request.count_only:
         return [], count_range(view, request, revision)
-    needs_all = request.sort_order is not SortOrder.NONE or has_filter(request)
-    wanted = request.limit + 1 if request.limit > 0 and not needs_all else None
+    wanted = None if needs_all(request) else request.limit + 1
     found = list(islice(find_range(view, request.key, request.range_end, revision), wanted))
     complete = len(found) != wanted or not request.exact_count
     return found, len(found) if complete else count_range(view, request, revision)
@@ -74,7 +79,7 @@ def count_range(view: StoreView, request: Range, revision: int | None) -> int:
     return count_live(view.tables, request.key, request.range_end)
 
 
-def passes(found: Found, request: Range) -> bool:
+def passes(found: Found | KeyValue, request: Range) -> bool:
     return not (
         (request.max_mod_revision and found.mod_revision > request.max_mod_revision)
         or (request.min_mod_revision and found.mod_revision < request.min_mod_revision)
@@ -91,7 +96,7 @@ SORT_KEYS: dict[SortTarget, SortKey] = {
 }
 
 
-def sort(found: list[Found], request: Range) -> list[Found]:
+def sort(found: list[Row], request: Range) -> list[Row]:
     """Ties stay in key order. A target other than the key sorts ascending if no order is given."""
     if request.sort_order is SortOrder.NONE and request.sort_target is SortTarget.KEY:
         return found

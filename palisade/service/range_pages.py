@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from palisade.metastore.range_read import passes, sort
 from palisade.metastore.requests import Range, SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult
 from palisade.metastore.state_machine import MetaStore
@@ -15,6 +16,8 @@ PAGE_KEYS_FIRST = 64
 PAGE_KEYS_MAX = 1_024
 PAGE_BYTES = 512 * 1024
 """About how many bytes are read in one turn of the event loop."""
+ARRANGED_BYTES = 1024 * 1024
+"""About how many bytes are filtered and sorted at a time."""
 PAGE_BLOCKS = 500
 """Events examined per turn, for a read in the past: about six milliseconds."""
 
@@ -48,6 +51,32 @@ async def read_pages(store: MetaStore, request: Range, bytes_max: int | None) ->
     if past and request.exact_count and page.more:
         count = len(kvs) + await _count_from(store, replace(request, key=kvs[-1].key + b"\0", keys_only=True))
     return RangeResult(first.revision, tuple(kvs), page.more, count)
+
+
+async def read_arranged(store: MetaStore, request: Range) -> RangeResult:
+    """A range for which `needs_all` holds, at one revision, read in pages as well. A limit bounds what is kept of it;
+    without one, the result is sorted in one turn."""
+    values = not request.keys_only or request.sort_target is SortTarget.VALUE
+    plain = Range(request.key, request.range_end, revision=request.revision, keys_only=not values, exact_count=False)
+    page = first = await read_pages(store, plain, ARRANGED_BYTES)
+    kept, passed, count = list[KeyValue](), 0, 0
+    while True:
+        passing = [kv for kv in page.kvs if passes(kv, request)]
+        kept += passing
+        passed += len(passing)
+        count += len(page.kvs)
+        if request.limit > 0 and len(kept) > 2 * request.limit + PAGE_KEYS_MAX:
+            kept = sort(kept, request)[: request.limit]
+        if not page.more:
+            break
+        await asyncio.sleep(0)
+        rest = replace(plain, key=page.kvs[-1].key + b"\0", revision=request.revision or first.revision)
+        page = await read_pages(store, rest, ARRANGED_BYTES)
+    more = 0 < request.limit < passed
+    chosen = sort(kept, request)[: request.limit if more else None]
+    if request.keys_only:
+        chosen = [kv._replace(value=b"") for kv in chosen]
+    return RangeResult(first.revision, tuple(chosen), more, count)
 
 
 async def _count_from(store: MetaStore, request: Range) -> int:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("java")]
 
 ROWS, LARGE = 1_000, 6_000
 """Of a batch in one transaction, and of one above it."""
-FLIGHTS, WEATHER, WEATHER_OF_MARCH = 336_776, 26_115, 2_230
+FLIGHTS, WEATHER, WEATHER_OF_MARCH = 336_776, 26_115, 2_227
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.efficiency.enabled": "false",
