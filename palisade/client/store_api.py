@@ -56,7 +56,10 @@ PART_KEYS = 50_000
 
 
 def _part_of(request: Range) -> Range:
-    """Limited to `PART_KEYS`, if limited ranges in key order make up the result and nothing beyond is counted."""
+    """Limited to `PART_KEYS`, if limited ranges in key order make up the result. Without a limit of its own that would
+    make the store count the keys beyond, so only if it does not ask for the count."""
+    if request.exact_count and request.limit <= 0:
+        return request
     part = Range(
         request.key,
         request.range_end,
@@ -64,7 +67,7 @@ def _part_of(request: Range) -> Range:
         request.revision,
         serializable=request.serializable,
         keys_only=request.keys_only,
-        exact_count=False,
+        exact_count=request.exact_count,
     )
     return part if replace(part, limit=request.limit) == request else request
 
@@ -147,8 +150,8 @@ class StoreApi(ScanApi, SegmentsApi):
         **options: Unpack[RangeOptions],
     ) -> AsyncIterator[RangeResult]:
         """As `range`, in the parts in which the store sends it, at least one. All are of the revision of the first one,
-        which alone has the `count`. A failure ends the iteration after some parts. `timeout_s`: of each part. With
-        `exact_count` False, a part in key order has at most `PART_KEYS` keys.
+        which alone has the `count`. A failure ends the iteration after some parts. `timeout_s`: of each part. With a
+        limit, or with `exact_count` False, a part in key order has at most `PART_KEYS` keys.
         """
         request = self._range_request(key, range_end, prefix, timeout_s, options)
         first = await self._read(_part_of(request), timeout_s)
