@@ -117,6 +117,10 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
             [f"bench {plan.what}", "value"],
             rows_of(found, "" if session.as_csv else ","),
         )
+    if bench.unanswered is not None and not (found.done or session.as_json):
+        failure = failure_of(bench.unanswered, session.endpoints, session.source)
+        why = bench.unanswered if failure is None else failure.message
+        click.echo(f"palisade bench: no request succeeded: {why}", err=True)
     if bench.left is not None and not session.as_json:
         click.echo(f"palisade bench: {bench.left.text()}", err=True)
     if stopped_with or not found.done:

@@ -54,7 +54,8 @@ class KeysLeft:
 
 
 class BenchRun:
-    """`left`: set if keys remain. `measures`: whether the first measured request has been sent."""
+    """`left`: set if keys remain. `measures`: whether the first measured request has been sent. `unanswered`: the error
+    of the latest request that failed."""
 
     def __init__(self, session: CliSession, plan: BenchPlan) -> None:
         self._session, self._plan = session, plan
@@ -67,6 +68,7 @@ class BenchRun:
         self._began: float | None = None
         self._ended: float | None = None
         self.left: KeysLeft | None = None
+        self.unanswered: Exception | None = None
         self.progress = RequestProgress(
             f"bench {plan.what}", lambda: next((each.trouble for each in self._clients if each.trouble), None)
         )
@@ -162,7 +164,7 @@ class BenchRun:
                 try:
                     await request(client, self._key(number % plan.keys))
                 except (OutcomeUnknown, Unavailable) as error:
-                    code = refusal_of(error).code
+                    self.unanswered, code = error, refusal_of(error).code
                     self._failures[code] = self._failures.get(code, 0) + 1
                     self.progress.fail()
                     if self._is_futile():

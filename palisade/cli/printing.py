@@ -23,18 +23,18 @@ def print_rows(
     cut: str | None = None,
     omits: Collection[str] = (),
 ) -> None:
-    """On a terminal in its width; `wraps`, `cut`, `omits`: as of `palisade.cli.table.tables`."""
+    """On a terminal in its width; `wraps`, `cut`, `omits`: as of `palisade.cli.table.layout`."""
     if not sys.stdout.isatty():
         for row in (header, *rows):
             print("\t".join(map(str, row)))
         return
     from rich.console import Console
 
-    from palisade.cli.table import tables
+    from palisade.cli.table import layout
 
     console = Console()
     cells = cells_of(header, rows, cut)
-    for table in tables(header, cells, console.width, wraps=wraps, cut=cut, omits=omits):
+    for table in layout(header, cells, console.width, wraps=wraps, cut=cut, omits=omits).tables(cells):
         console.print(table, markup=False, crop=False)
 
 

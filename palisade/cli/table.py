@@ -84,19 +84,6 @@ class TableLayout:
             yield from found
 
 
-def tables(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int,
-    *,
-    wraps: Collection[str] = (),
-    cut: str | None = None,
-    omits: Collection[str] = (),
-) -> Iterator[Table | LargeTable]:
-    """The tables of a `layout` for these rows."""
-    return layout(header, rows, width, wraps=wraps, cut=cut, omits=omits).tables(rows)
-
-
 def layout(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],

@@ -75,6 +75,16 @@ def test_bench_without_any_success_ends_after_the_first_requests(run: Run, node:
     assert json.loads(result.output)["failures"] == {"outcome-unknown": 4}
 
 
+def test_bench_without_any_success_has_a_reason(run: Run, node: CliNode) -> None:
+    """It printed "failed: unavailable 64" alone (issue 16)."""
+    node.do(lambda: vars(node.group).update(majority=False))
+    result = run("bench", "put", "--total", "4", "--clients", "4", "--timeout", "1.5")
+    node.do(lambda: vars(node.group).update(majority=True))
+    assert result.exit_code == 3
+    assert "palisade bench: no request succeeded: " in result.stderr
+    assert "deadline" in result.stderr
+
+
 def test_bench_without_keys_that_remain_has_none_in_its_object(run: Run) -> None:
     assert json.loads(run("bench", "put", "--total", "4", "--json").output)["keys_left"] is None
 
@@ -247,9 +257,10 @@ def test_bench_names_keys_that_remain_once_its_progress_is_erased(
     node.do(lambda: vars(node.group).update(majority=False))
     result = run("bench", "put", "--total", "1", "--clients", "1", "--timeout", "0.5")
     node.do(lambda: vars(node.group).update(majority=True))
-    first, second = result.stderr.splitlines()[-2:]
+    first, reason, keys = result.stderr.splitlines()[-3:]
     assert first == "erased"
-    assert second.startswith("palisade bench: its keys could not be deleted")
+    assert reason.startswith("palisade bench: no request succeeded: ")
+    assert keys.startswith("palisade bench: its keys could not be deleted")
 
 
 @pytest.mark.parametrize("what", ["put", "get"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -17,7 +17,7 @@ from palisade.cli.scenarios.all import SCENARIOS
 from palisade.cli.status_table import status_table
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.screen import LiveTable
-from palisade.cli.table import ROWS_MAX, kept, stacked, tables
+from palisade.cli.table import ROWS_MAX, kept, layout, stacked
 from palisade.service.status import cells, titles
 from palisade.topology.table_rows import HEADER as TOPOLOGY
 from palisade.topology.table_rows import node_rows
@@ -34,6 +34,10 @@ def row(number: int) -> dict[str, Any]:
         "minimal_revision": 1, "commit_index": 22, "applied_index": 22, "ready": True, "topology": "active",
         "recovery": None, "fence": "active", "released": 5532, "fencing": fencing, "url": URLS[number - 1],
     }  # fmt: skip
+
+
+def tables(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, **options: Any) -> Iterator[Any]:
+    return layout(header, rows, width, **options).tables(rows)
 
 
 def printed(*renderables: Any, width: int = WIDTH) -> list[str]:
