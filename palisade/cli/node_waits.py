@@ -32,11 +32,11 @@ class NodeWaits:
         self.text: str | None = None
 
     def reason(self, client: Client, why: str | None = None) -> str:
-        """Why there is no answer yet: the reason of the client, else `why`, else that of the connected node, or how
-        much of its answer has arrived."""
+        """Why there is no answer yet: the reason of the client, else `why`, else how much of the answer has arrived.
+        A node that does not respond to pings is named by the client; any other may be at work on a long request."""
         known = self.known(client, why)
         if known is not None or client.receiving_bytes < RECEIVING_BYTES:
-            return known or f"no answer yet from {client.connected_to}"
+            return known or f"{client.connected_to} has not finished the request"
         return f"receiving the answer of {client.connected_to}, {client.receiving_bytes / 1e6:,.1f} MB so far"
 
     def known(self, client: Client, why: str | None = None) -> str | None:

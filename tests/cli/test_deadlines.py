@@ -158,7 +158,7 @@ def test_command_names_the_node_that_has_not_answered(
     before, _, after = command.partition(" -- ")
     where = ["--timeout", "0.8", "--endpoints", f"{slow},{frozen}", *(["--", after] if after else [])]
     done = CliRunner().invoke(main, [*before.split(), *where])
-    assert f"palisade: waiting: no answer yet from n1 at {slow}\n" in done.stderr
+    assert f"palisade: waiting: n1 at {slow} has not finished the request\n" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["put /k v", "get /k", "lease grant 60"])

@@ -81,7 +81,7 @@ def test_reason_of_a_node_without_leases_names_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("writer", "trouble", "waits", "shown"),
     [
-        ("", None, None, "no answer yet from n1"),
+        ("", None, None, "n1 has not finished the request"),
         ("", None, "n1 waits for n2", "n1 waits for n2"),
         ("no answer yet from n3", None, None, "no answer yet from n3"),
         ("no answer yet from n3", None, "n1 waits for n2", "no answer yet from n3; n1 waits for n2"),

@@ -115,7 +115,7 @@ def test_notice_shows_that_an_answer_is_being_received() -> None:
     client: Any = SimpleNamespace(writer_waits_for=None, trouble=None, connected_to="n1", receiving_bytes=1_500_000)
     assert NodeWaits().reason(client) == "receiving the answer of n1, 1.5 MB so far"
     client.receiving_bytes = 10
-    assert NodeWaits().reason(client) == "no answer yet from n1"
+    assert NodeWaits().reason(client) == "n1 has not finished the request"
 
 
 class Large:
