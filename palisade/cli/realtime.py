@@ -23,6 +23,7 @@ from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options, read_moment
 from palisade.cli.segment_records import segments
+from palisade.cli.segments import too_few_keepers
 from palisade.cli.session import UNKNOWN, USAGE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown
@@ -173,6 +174,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
         begin = list(itertools.islice(rows, BATCH))  # before anything is opened, as one of these lines may be invalid
         writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
         again = Repetition(writer, how["writer"], closes)
+        if not session.as_json and (remark := await too_few_keepers(client, how["replicas"], session.deadline_s)):
+            session.note(remark)
         try:
             await writer.open()
             return await fill(writer, file, itertools.chain(begin, rows), closes)

@@ -14,7 +14,7 @@ from palisade.base.network_reason import reason_of
 from palisade.cli.input_file import InputPath
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options, read_moment
-from palisade.cli.segments import segments
+from palisade.cli.segments import segments, too_few_keepers
 from palisade.cli.session import CliSession, failure_of
 
 __all__ = ["segments"]
@@ -178,12 +178,17 @@ def set_replicas(
     """
     if (names and (start or end)) or bool(start) != bool(end):
         raise click.UsageError("give either names of segments, or both --from and --to, or neither")
-    changed = session.call(
-        lambda client: client.segments_set_replicas(data_source, replicas, segments=names, start=start, end=end)
-    )
+
+    async def run(client: Any) -> tuple[list[str], str | None]:
+        changed = await client.segments_set_replicas(data_source, replicas, segments=names, start=start, end=end)
+        return changed, await too_few_keepers(client, replicas, session.deadline_s) if not session.as_json else None
+
+    changed, remark = session.call(run)
     session.answer(
         {"changed": changed}, f"{counted(len(changed), 'segment')} changed to {counted(replicas, 'replica')}"
     )
+    if remark is not None:
+        session.note(remark)
 
 
 @segments.command("reset-loaded")

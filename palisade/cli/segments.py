@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from palisade.base.counted import counted
+from palisade.base.counted import agreeing, counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.segment import REPLICAS_MAX
 from palisade.cli.node_requests import ask_each, no_answer_from
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 3.0
 HAS_COPIES = "segments are assigned to it as before"
+SHOWN = 3
+"""How many segments a remark names."""
 HAS_NONE = "it had no segments and was given none; repeat the command when it answers"
 
 
@@ -46,7 +49,7 @@ def segments() -> None:
 def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | None, force: bool) -> None:
     """Assign the used segments to nodes.
 
-    Each segment is assigned to as many nodes as its replication factor.
+    Each segment is assigned to as many nodes as its replication factor, or to all nodes if they are fewer.
     The same nodes and segments always give the same assignment; adding or removing a node moves only the copies of
     that node. Repeat the command when nodes or segments have changed: only differences are written.
 
@@ -88,6 +91,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
         session.note(f"{name} does not answer: {HAS_COPIES if known[name] else HAS_NONE}")
     for name in done.left_out:
         session.note(f"{name} is no longer assigned any of these segments: {why_left_out(name, nodes, known)}")
+    if done.short:
+        session.note(too_few_nodes(done.short, done.nodes))
 
 
 @segments.command("nodes")
@@ -139,6 +144,18 @@ def why_left_out(name: str, nodes: str | None, known: Mapping[str, bool]) -> str
     return "it runs without --segments" if name in known else "it is not in the topology: it is down, or has left"
 
 
+def too_few_nodes(short: Sequence[tuple[str, int]], nodes: Sequence[str]) -> str:
+    """`short`: segments with a replication factor above the number of `nodes`, and their factors."""
+    first = ", ".join(f"{name} ({counted(replicas, 'replica')})" for name, replicas in short[:SHOWN])
+    more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
+    return (
+        f"{counted(len(short), 'segment')} {agreeing(len(short), 'has', 'have')} more replicas than there are nodes to "
+        f"store them ({', '.join(nodes)}), and {agreeing(len(short), 'is', 'are')} assigned to all of these: "
+        f"{first}{more}. Start more nodes with --segments and repeat the command, or reduce the replication factor "
+        "with 'palisade segments set-replicas'"
+    )
+
+
 async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unanswered: set[str]) -> dict[str, bool]:
     """The nodes of the logical topology, and whether they store segments. A node that does not answer does if segments
     are assigned to it: no copies move because of a short silence. `silent`: as in `ask_each`. `unanswered`
@@ -157,6 +174,30 @@ async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unansw
         )
     unanswered.update(unknown)
     return {name: name in assigned if each is None else bool(each["keeps"]) for name, each in sorted(found.items())}
+
+
+async def too_few_keepers(client: Any, replicas: int, deadline_s: float) -> str | None:
+    """The remark if fewer nodes than `replicas` store segments, as far as is known: a node that does not answer counts
+    as one that does. None, too, if the cluster does not answer: this is a remark, and no reason to fail."""
+    from palisade.base.errors import PalisadeError
+
+    if replicas <= 1:
+        return None
+    try:
+        async with asyncio.timeout(deadline_s):
+            topology = await client.topology()
+            found = await ask_all(addresses_in(topology), deadline_s)
+    except (PalisadeError, OSError):
+        return None
+    known = {row["id"] for view in ("physical", "logical") for row in topology[view]}
+    names = sorted(name for name in known if (each := found.get(name)) is None or each["keeps"])
+    if len(names) >= replicas:
+        return None
+    store = f"{counted(len(names), 'node')} {agreeing(len(names), 'stores', 'store')} segments"
+    return (
+        f"{counted(replicas, 'replica')}, but only {store} ({', '.join(names) or 'none'}): there are no more copies "
+        "than that until more nodes are started with --segments and 'palisade segments assign' is repeated"
+    )
 
 
 async def check_keepers(client: Any, names: Sequence[str], deadline_s: float, silent: dict[str, str]) -> None:

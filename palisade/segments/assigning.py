@@ -44,7 +44,8 @@ class AssignmentStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class Assigned:
     """`written`: number of assignments put or deleted by this call. `left_out`: nodes that are no longer
-    assigned any of these segments."""
+    assigned any of these segments. `short`: the segments with a replication factor above the number of nodes, each with
+    its factor; they are assigned to all nodes."""
 
     segments: int
     nodes: tuple[str, ...]
@@ -52,6 +53,7 @@ class Assigned:
     assignments: int
     written: int
     left_out: tuple[str, ...] = ()
+    short: tuple[tuple[str, int], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -61,6 +63,7 @@ class Assigned:
             "assignments": self.assignments,
             "written": self.written,
             "left_out": list(self.left_out),
+            "short": [{"segment": name, "replicas": replicas} for name, replicas in self.short],
         }
 
 
@@ -69,14 +72,16 @@ async def assign_segments(
 ) -> Assigned:
     """Assign the used segments whose names begin with `prefix`, each to as many nodes as its replication factor.
 
-    `replicas`: sets the replication factor of these segments first. Raises SegmentError and the store's errors.
+    `replicas`: sets the replication factor of these segments first; refused if it is above the number of nodes. A
+    segment that already has such a factor gets a copy on every node, so it does not prevent the assignment of others.
+    Raises SegmentError and the store's errors.
     """
     found = await store.range(RECORDS + prefix.encode(), prefix=True)
     manifests = await store.range(MANIFESTS, prefix=True, revision=found.revision)
     present = await store.range(LAST_ASSIGNMENT, prefix=True, revision=found.revision)
     present_records = {each: revision for each, revision in visible(found, manifests) if not each.is_growing}
     most = max((record.replicas for record in present_records), default=0) if replicas is None else replicas
-    if most > len(nodes):
+    if most > len(nodes) and (replicas is not None or not nodes):
         raise SegmentError(
             f"{counted(most, 'replica')} {agreeing(most, 'needs', 'need')} {counted(most, 'node')}, but only "
             f"{len(nodes)} {agreeing(len(nodes), 'stores', 'store')} segments ({', '.join(nodes) or 'none'}): start "
@@ -97,7 +102,10 @@ async def assign_segments(
     if writes or head[1] not in (kv.value for kv in present.kvs if kv.key == LAST_ASSIGNMENT):
         await _write(store, last, writes, head, progress)
     left_out = {node_of(key) for key in todo.deletes} - set(nodes)
-    return Assigned(len(records), tuple(sorted(nodes)), most, len(wanted), len(writes), tuple(sorted(left_out)))
+    short = sorted((str(each.segment), each.replicas) for each in records if each.replicas > len(nodes))
+    return Assigned(
+        len(records), tuple(sorted(nodes)), most, len(wanted), len(writes), tuple(sorted(left_out)), tuple(short)
+    )
 
 
 def visible(records: RangeResult, manifests: RangeResult) -> Iterator[tuple[SegmentRecord, int]]:

@@ -158,3 +158,38 @@ async def test_user_without_the_right_is_refused_and_no_node_is_called_silent() 
     async with TestServer(app) as server:
         with pytest.raises(PermissionDenied, match="user alice needs read on palisade/segments/"):
             await segments_module.ask_all({"n1": f"127.0.0.1:{server.port}"}, 5.0)
+
+
+def test_segments_with_more_replicas_than_nodes_are_named_with_their_numbers() -> None:
+    one = segments_module.too_few_nodes([("sales/0", 5)], ["n1", "n2"])
+    assert one.startswith(
+        "1 segment has more replicas than there are nodes to store them (n1, n2), and is assigned to all of these: "
+        "sales/0 (5 replicas). Start more nodes with --segments"
+    )
+    many = segments_module.too_few_nodes([(f"sales/{number}", 5) for number in range(5)], ["n1"])
+    assert many.startswith("5 segments have more replicas")
+    assert "sales/2 (5 replicas) and 2 more. Start" in many
+
+
+class OfThree(Topology):
+    async def topology(self) -> dict[str, Any]:
+        return {"physical": [{"id": "n1"}, {"id": "n2"}, {"id": "n3"}], "logical": []}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "third", "remark"),
+    [
+        (3, {"keeps": True}, None),
+        (3, None, None),
+        (3, {"keeps": False}, "3 replicas, but only 2 nodes store segments (n1, n2): there are no more copies"),
+        (5, None, "5 replicas, but only 3 nodes store segments (n1, n2, n3): there are"),
+    ],
+)
+async def test_replication_factor_above_the_number_of_nodes_has_a_remark(
+    replicas: int, third: dict[str, Any] | None, remark: str | None, answers: dict[str, Any]
+) -> None:
+    """`segments realtime append --replicas 5` and `set-replicas` accepted it without a word."""
+    answers |= {"n1": {"keeps": True}, "n2": {"keeps": True}, "n3": third}
+    found = await segments_module.too_few_keepers(OfThree(), replicas, 5.0)
+    assert (found or "")[: len(remark or "")] == (remark or "")
+    assert (found is None) == (remark is None)

@@ -107,6 +107,22 @@ async def test_more_replicas_than_nodes_are_rejected_without_a_write(catalog: Cl
     assert await catalog.get(LAST_ASSIGNMENT) is None
 
 
+async def test_one_segment_with_more_replicas_than_nodes_does_not_prevent_the_assignment_of_the_others(
+    catalog: Client,
+) -> None:
+    """`segments assign` refused all segments, without the name of the one that caused it."""
+    many = segment(31, "weather")
+    record = SegmentRecord.from_bytes(many.key, (await catalog.range(many.key)).kvs[0].value)
+    await catalog.segments_txn((), [Put(many.key, record.with_replicas(5).to_bytes())])
+    done = await assign(catalog, NODES, None)
+    assert done.short == ((str(many), 5),)
+    assert done.as_dict()["short"] == [{"segment": str(many), "replicas": 5}]
+    assert done.assignments == 30 * record.replicas + len(NODES)
+    assert all(str(many) in names for names in (await assigned(catalog)).values())
+    with pytest.raises(SegmentError, match="but only 0 store segments"):
+        await assign(catalog, [], None)
+
+
 async def test_earlier_of_two_concurrent_assignments_stops(catalog: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a repetition makes all of it right."""
     monkeypatch.setattr(assigning, "OPERATIONS", 10)
