@@ -51,6 +51,7 @@ from palisade.topology.initialization import (
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
 from palisade.topology.view import physical_view
+from palisade.wire.error_codes import NotInitialized
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class UninitializedNode:
         gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
-        app[WHY_UNKNOWN] = f"{config.id} waits to be initialized: see 'palisade init --help'"
+        app[WHY_UNKNOWN] = NotInitialized(f"{config.id} waits to be initialized: see 'palisade init --help'")
         app.add_routes(
             [
                 web.get("/livez", self._live, allow_head=False),

@@ -124,7 +124,8 @@ _COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 
 SHOWN: dict[type[PalisadeError], ErrorRow] = {
-    # Before BadRequest, whose code it shares: on the stream the code means BadRequest.
+    # Before the classes whose codes they share: on the stream the code means that class.
+    NotInitialized: ErrorRow(503, "This node waits to be initialized", _DOWN, None),
     segment_errors.BadSegment: ErrorRow(400, "Malformed request", _INVALID, None),
     BadRequest: ErrorRow(400, "Malformed request", _INVALID, None),
     PreconditionFailed: ErrorRow(412, "Precondition failed", _INVALID, None),

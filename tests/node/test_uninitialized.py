@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,22 @@ from palisade.node.uninitialized import UninitializedNode
 from tests.support.processes import free_port
 
 
-@pytest.mark.parametrize("command", ["status", "recovery", "fencing", "get /a"])
+@pytest.mark.parametrize("command", ["status", "recovery", "fencing", "get /a", "range /a --prefix"])
 async def test_command_at_a_waiting_node_names_init(command: str, tmp_path: Path) -> None:
-    """It was "unknown path /v1/status; /openapi.json lists the paths of this node", which it does not serve either."""
+    """It was "unknown path /v1/status; /openapi.json lists the paths of this node", which it does not serve either;
+    later "unknown path /v1/status; n1 waits ...", with exit code 1, so that a script did not repeat it."""
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
     node = UninitializedNode(config)
     try:
         await node.start()
-        words = [*command.split(), "--at", str(config.http)]
+        words = [*command.split(), "--json", "--at", str(config.http)]
         done = await asyncio.to_thread(CliRunner().invoke, main, words)
     finally:
         await node.stop()
-    assert (done.exit_code, "n1 waits to be initialized: see 'palisade init --help'" in done.stderr) == (1, True)
+    assert done.exit_code == 3
+    failed = {"code": "unavailable", "message": "n1 waits to be initialized: see 'palisade init --help'", "retry": True}
+    assert json.loads(done.stderr) == {"error": failed}
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from palisade.wire.topology_errors import JoinRejected
 
 log = logging.getLogger(__name__)
 
-WHY_UNKNOWN = web.AppKey("why_unknown", str)
-"""In an application that lacks paths which other nodes serve: the reason, and the remedy."""
+WHY_UNKNOWN = web.AppKey("why_unknown", PalisadeError)
+"""In an application that lacks paths which other nodes serve: the response to every path that it does not serve."""
 OPENAPI_LISTS = "/openapi.json lists the paths of this node"
 PROBLEM_TYPE = "urn:palisade:problem:"
 CHALLENGE = 'Basic realm="palisade", charset="UTF-8", Bearer realm="palisade"'
@@ -112,6 +112,8 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
         if error.status < 400:
             raise
         error.__traceback__ = None  # the request holds this error (aiohttp_fixes.py)
+        if error.status == 404 and (why := request.app.get(WHY_UNKNOWN)) is not None:
+            return refusal_response(why, etcd)
         return http_error(request, error, etcd)
     except (asyncio.CancelledError, ConnectionResetError):
         raise
@@ -124,10 +126,14 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
             return etcd_error(400, str(error))
         return problem_of(BadRequest(str(error)))
     except Exception as error:
-        if etcd:
-            status, body = refused(error)
-            return web.Response(status=status, body=body, content_type="application/json")
-        return problem_of(error)
+        return refusal_response(error, etcd)
+
+
+def refusal_response(error: Exception, etcd: bool) -> web.Response:
+    if etcd:
+        status, body = refused(error)
+        return web.Response(status=status, body=body, content_type="application/json")
+    return problem_of(error)
 
 
 def http_error(request: web.Request, error: web.HTTPException, etcd: bool) -> web.Response:
@@ -135,7 +141,7 @@ def http_error(request: web.Request, error: web.HTTPException, etcd: bool) -> we
     detail = error.text or error.reason
     headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
     if error.status == 404:
-        detail = f"unknown path {request.path}; {request.app.get(WHY_UNKNOWN, OPENAPI_LISTS)}"
+        detail = f"unknown path {request.path}; {OPENAPI_LISTS}"
     elif error.status == 405:
         detail = f"{request.path} does not support {request.method}; supported: {error.headers.get('Allow', 'none')}"
     elif error.status == 413:
