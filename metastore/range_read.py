@@ -11,7 +11,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
-from palisade.metastore.mvcc import Found, StoreView, count_live, find, find_range, get, read_revision
+from palisade.metastore.history import is_tombstone
+from palisade.metastore.mvcc import Found, StoreView, count_live, end_of, find, find_range, get, read_revision
+from palisade.metastore.ordered_map import Table
 from palisade.metastore.requests import FROM_KEY, Range, SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult
 
@@ -55,6 +57,11 @@ def read_one(view: StoreView, request: Range, revision: int | None, header_revis
     return RangeResult(header_revision, (kv,) if kv else (), False, 1 if kv else 0)
 
 
+def is_whole(request: Range) -> bool:
+    """Whether the count is that of all keys of the latest state, which is known."""
+    return request.revision <= 0 and request.key == FROM_KEY == request.range_end
+
+
 def needs_all(request: Range) -> bool:
     """Whether every key of the range has to be read to know the first one of the answer."""
     return request.limit <= 0 or request.sort_order is not SortOrder.NONE or has_filter(request)
@@ -74,9 +81,29 @@ def count_range(view: StoreView, request: Range, revision: int | None) -> int:
     """Without reading events for the latest state."""
     if revision is not None or not request.range_end:
         return sum(1 for _ in find_range(view, request.key, request.range_end, revision))
-    if request.key == FROM_KEY == request.range_end:
+    if is_whole(request):
         return view.state.keys
     return count_live(view.tables, request.key, request.range_end)
+
+
+def count_part(
+    view: StoreView, key: bytes, range_end: bytes, revision: int, rows: int, blocks: int
+) -> tuple[int, bytes | None]:
+    """The number of keys that exist at `revision` among the first `rows` keys of [key, range_end), fewer if `blocks` of
+    events were read before; and where to continue, None at the end. Raises Compacted, FutureRevision."""
+    at = read_revision(view.state, revision)
+    part = islice(view.tables.scan(Table.KEY, key, end_of(range_end)), rows)
+    if at == view.state.revision:
+        latest = list(part)
+        count = len(latest) - sum(is_tombstone(row) for _, row in latest)
+        return count, latest[-1][0] + b"\0" if len(latest) == rows else None
+    count, end = 0, view.history.blocks_read + blocks
+    for examined, (name, row) in enumerate(part, 1):
+        found = row if at is None else view.history.version_at(row, at)
+        count += bool(found) and not is_tombstone(found)
+        if examined == rows or view.history.blocks_read >= end:
+            return count, name + b"\0"
+    return count, None
 
 
 def passes(found: Found | KeyValue, request: Range) -> bool:

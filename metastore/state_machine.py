@@ -38,7 +38,7 @@ from palisade.metastore.lineage import Lineage
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.plain_put_batch import PlainPutBatch
 from palisade.metastore.put_series import is_series, result_of, singles
-from palisade.metastore.range_read import read_range
+from palisade.metastore.range_read import count_part, read_range
 from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.request_results import RequestResults
 from palisade.metastore.requests import Command, CopyChunk, DeleteRange, Put, Range, RequestId, SystemWrite, Txn
@@ -258,6 +258,12 @@ class MetaStore:
     def range(self, request: Range) -> RangeResult:
         """Raises Compacted, FutureRevision. The caller has called `check_request` and, if needed, a read barrier."""
         return read_range(self._view, request, self._state.revision)
+
+    def count_part(
+        self, key: bytes, range_end: bytes, revision: int, rows: int, blocks: int
+    ) -> tuple[int, bytes | None]:
+        """As `range_read.count_part`."""
+        return count_part(self._view, key, range_end, revision, rows, blocks)
 
     def read_txn(self, request: Txn) -> TxnResult:
         """A transaction for which `is_read_only` holds."""

@@ -17,7 +17,6 @@ from palisade.base.metrics import Metrics
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.errors import LeaseNotFound
-from palisade.metastore.range_read import needs_all
 from palisade.metastore.requests import Command, Put, Range, RequestId, Txn, WatchRequest
 from palisade.metastore.results import LeaseInfo, RangeResult, TxnResult
 from palisade.metastore.state_machine import MetaStore
@@ -27,7 +26,7 @@ from palisade.service.callers import Caller
 from palisade.service.pending_frame import FrameReply, PendingFrame
 from palisade.service.pending_write import PendingWrite, Reply, StrictResponses
 from palisade.service.ports import GroupFace
-from palisade.service.range_pages import is_pageable, read_arranged, read_pages
+from palisade.service.range_pages import read_in_turns
 from palisade.service.watches import Watching
 from palisade.service.write_checks import WriteChecks
 
@@ -168,15 +167,12 @@ class KeyValues:
         if not request.serializable:
             await self.barrier(timeout_s=timeout_s)
         self.metrics.reads += 1
-        in_key_order = is_pageable(request)
-        if not request.range_end or request.count_only or not (in_key_order or needs_all(request)):
+        if not request.range_end:
             pending = self._is_pending(request)
             return await self._seen(self.store.range(request), pending, timeout_s)
         async with self._scans:
             pending = self._is_pending(request)
-            if in_key_order:
-                return await self._seen(await read_pages(self.store, request, bytes_max), pending, timeout_s)
-            return await self._seen(await read_arranged(self.store, request), pending, timeout_s)
+            return await self._seen(await read_in_turns(self.store, request, bytes_max), pending, timeout_s)
 
     def _is_pending(self, request: Range) -> bool:
         """Only linearizable reads wait for releases; others return committed data."""

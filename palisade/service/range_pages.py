@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from palisade.metastore.range_read import passes, sort
+from palisade.metastore.range_read import has_filter, is_whole, needs_all, passes, sort
 from palisade.metastore.requests import Range, SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult
 from palisade.metastore.state_machine import MetaStore
@@ -18,17 +18,36 @@ PAGE_BYTES = 512 * 1024
 """About how many bytes are read in one turn of the event loop."""
 ARRANGED_BYTES = 1024 * 1024
 """About how many bytes are filtered and sorted at a time."""
+COUNTED_KEYS = 10_000
+"""How many keys are counted in one turn: about six milliseconds."""
 PAGE_BLOCKS = 500
 """Events examined per turn, for a read in the past: about six milliseconds."""
+
+
+async def read_in_turns(store: MetaStore, request: Range, bytes_max: int | None) -> RangeResult:
+    """The result of `MetaStore.range` for any range. `bytes_max`: an answer in the order of the keys ends there,
+    with `more`, whatever its limit. Raises Compacted, FutureRevision."""
+    if request.count_only:
+        if is_whole(request):
+            return store.range(request)
+        latest = store.revision
+        at = request.revision if request.revision > 0 else latest
+        count = await count_keys(store, request.key, request.range_end, at)
+        return RangeResult(latest, (), False, count)
+    if is_pageable(request):
+        return await read_pages(store, request, bytes_max)
+    if needs_all(request):
+        return await read_arranged(store, request)
+    return await read_first_keys(store, request)
 
 
 async def read_pages(store: MetaStore, request: Range, bytes_max: int | None) -> RangeResult:
     """A whole range at one revision, page by page, with turns of the event loop in between."""
     wanted = request.limit if request.limit > 0 else sys.maxsize
     keys = PAGE_KEYS_FIRST
-    past, blocks = request.revision > 0, store.blocks_read
-    exact = request.exact_count and not past
-    page = first = store.range(replace(request, limit=min(keys, wanted), exact_count=exact))
+    blocks = store.blocks_read
+    known = request.exact_count and is_whole(request)
+    page = first = store.range(replace(request, limit=min(keys, wanted), exact_count=known))
     at = request.revision if request.revision > 0 else first.revision
     kvs, size = list(first.kvs), size_of(first.kvs)
     total = size
@@ -47,10 +66,22 @@ async def read_pages(store: MetaStore, request: Range, bytes_max: int | None) ->
         size = size_of(page.kvs)
         total += size
         kvs += page.kvs
-    count = first.count if exact else len(kvs) + page.more
-    if past and request.exact_count and page.more:
-        count = len(kvs) + await _count_from(store, replace(request, key=kvs[-1].key + b"\0", keys_only=True))
+    count = first.count if known else len(kvs) + page.more
+    if request.exact_count and page.more and not known:
+        count = len(kvs) + await count_keys(store, kvs[-1].key + b"\0", request.range_end, at)
     return RangeResult(first.revision, tuple(kvs), page.more, count)
+
+
+async def read_first_keys(store: MetaStore, request: Range) -> RangeResult:
+    """A range with a sort target, no order, and a limit: of the first keys only, which are then sorted."""
+    values = not request.keys_only or request.sort_target is SortTarget.VALUE
+    plain = replace(request, limit=request.limit + 1, sort_target=SortTarget.KEY, keys_only=not values)
+    found = await read_pages(store, plain, None)
+    chosen = sort(list(found.kvs), request)[: request.limit]
+    if request.keys_only:
+        chosen = [kv._replace(value=b"") for kv in chosen]
+    count = found.count if request.exact_count else len(found.kvs)
+    return RangeResult(found.revision, tuple(chosen), len(found.kvs) > request.limit, count)
 
 
 async def read_arranged(store: MetaStore, request: Range) -> RangeResult:
@@ -79,18 +110,14 @@ async def read_arranged(store: MetaStore, request: Range) -> RangeResult:
     return RangeResult(first.revision, tuple(chosen), more, count)
 
 
-async def _count_from(store: MetaStore, request: Range) -> int:
-    """The count at a past revision, page by page: each key may have as many later events as there are."""
-    keys, count, blocks = PAGE_KEYS_FIRST, 0, store.blocks_read
-    while True:
+async def count_keys(store: MetaStore, start: bytes, end: bytes, revision: int) -> int:
+    """The number of keys of [start, end) at the revision, in turns: each key may have any number of later events."""
+    total, following = store.count_part(start, end, revision, COUNTED_KEYS, PAGE_BLOCKS)
+    while following is not None:
         await asyncio.sleep(0)
-        page = store.range(replace(request, limit=keys, exact_count=False))
-        count += len(page.kvs)
-        if not page.more:
-            return count
-        request = replace(request, key=page.kvs[-1].key + b"\0")
-        keys = next_page_keys(keys, 0, store.blocks_read - blocks)
-        blocks = store.blocks_read
+        count, following = store.count_part(following, end, revision, COUNTED_KEYS, PAGE_BLOCKS)
+        total += count
+    return total
 
 
 def size_of(kvs: Sequence[KeyValue]) -> int:
@@ -108,10 +135,4 @@ def next_page_keys(keys: int, size_bytes: int, blocks: int = 0) -> int:
 def is_pageable(request: Range) -> bool:
     """Whether pages in the order of the keys make up the result."""
     ordered = request.sort_target is SortTarget.KEY and request.sort_order is not SortOrder.DESCEND
-    filtered = (
-        request.min_mod_revision
-        or request.max_mod_revision
-        or request.min_create_revision
-        or request.max_create_revision
-    )
-    return ordered and not filtered and not request.count_only
+    return ordered and not has_filter(request) and not request.count_only
