@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import client_options
+from palisade.cli.options import NAME, client_options, read_role
 from palisade.cli.session import REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ STORE_S = 3.0
 WITHOUT_STORE = "If it has lost its majority permanently or for long, give --without-store, which changes the copy only"
 
 copies_option = click.option(
-    "--copy", "copies", multiple=True, metavar="DIR|HOST:PORT", help="A copy: its directory or address (repeatable)."
+    "--copy",
+    "copies",
+    type=NAME,
+    multiple=True,
+    metavar="DIR|HOST:PORT",
+    help="A copy: its directory or address (repeatable).",
 )
 directory_option = click.option(
     "--copy", "directory", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
@@ -56,7 +61,7 @@ def _row(record: ActivationRecord | None) -> list[Any]:
 
 
 @activation.command()
-@click.argument("role")
+@click.argument("role", type=read_role)
 @copies_option
 @client_options
 def show(session: CliSession, role: str, copies: tuple[str, ...]) -> None:
@@ -159,12 +164,17 @@ def reports_of(session: CliSession, role: str, places: Sequence[str]) -> list[Co
 
 
 @activation.command()
-@click.argument("role")
+@click.argument("role", type=read_role)
 @directory_option
 @click.option(
-    "--compare", "others", multiple=True, metavar="DIR|HOST:PORT", help="Another copy, to compare with (repeatable)."
+    "--compare",
+    "others",
+    type=NAME,
+    multiple=True,
+    metavar="DIR|HOST:PORT",
+    help="Another copy, to compare with (repeatable).",
 )
-@click.option("--name", help="Name of the copy.  [default: the name of its directory]")
+@click.option("--name", type=NAME, help="Name of the copy.  [default: the name of its directory]")
 @click.option(
     "--sequence",
     type=WholeNumber(1),
@@ -276,7 +286,7 @@ def forced_shape(plan: ForcedActivation) -> dict[str, Any]:
 
 
 @activation.command()
-@click.argument("role")
+@click.argument("role", type=read_role)
 @directory_option
 @client_options
 def reconcile(session: CliSession, role: str, directory: Path) -> None:

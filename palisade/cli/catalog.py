@@ -17,7 +17,7 @@ from palisade.catalog.operations.all import KINDS
 from palisade.catalog.operations.operation_kind import Field, OperationKind
 from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import Number, WholeNumber
-from palisade.cli.options import client_options
+from palisade.cli.options import NAME, client_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import REFUSED, UNKNOWN, CliSession, Failure
 
@@ -222,7 +222,10 @@ WAIT = click.option(
     help="Longest time to wait until the change is visible on every node; 0: start the operation, then exit.",
 )  # fmt: skip
 PROCEDURE = click.option(
-    "--procedure", metavar="ID", help="ID of the procedure: the same command with the same ID is executed once."
+    "--procedure",
+    type=NAME,
+    metavar="ID",
+    help="ID of the procedure: the same command with the same ID is executed once.",
 )
 
 
@@ -257,8 +260,8 @@ def list_(session: CliSession, collection: str, below: str) -> None:
 
 
 @catalog.command()
-@click.argument("collection")
-@click.argument("name")
+@click.argument("collection", type=NAME)
+@click.argument("name", type=NAME)
 @client_options
 def show(session: CliSession, collection: str, name: str) -> None:
     """Print one object of a COLLECTION as JSON."""
@@ -286,7 +289,7 @@ def procedures(session: CliSession, open_only: bool, limit: int) -> None:
 
 
 @catalog.command()
-@click.argument("id_", metavar="ID")
+@click.argument("id_", type=NAME, metavar="ID")
 @client_options
 def procedure(session: CliSession, id_: str) -> None:
     """Print all steps of a procedure."""
@@ -297,7 +300,7 @@ def procedure(session: CliSession, id_: str) -> None:
 
 
 @catalog.command()
-@click.argument("id_", metavar="ID")
+@click.argument("id_", type=NAME, metavar="ID")
 @client_options
 def cancel(session: CliSession, id_: str) -> None:
     """Cancel a procedure.

@@ -18,7 +18,7 @@ from palisade.base.wrong_port import CODE as WRONG_PORT_CODE
 from palisade.cli.daemon_thread import in_daemon_thread
 from palisade.cli.input_file import hint_at_terminal
 from palisade.cli.numbers import Number, WholeNumber
-from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
+from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_role, read_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure, nothing_else
 
@@ -31,7 +31,9 @@ BATCH_BYTES = 1 << 20
 OUTSTANDING = 8
 COLUMNS = ("address", "name", "state", "reason", "sequence", "agreed_sequence", "last", "acknowledged", "replica_state")
 
-role_option = click.option("--role", required=True, help="Name of the role that the two copies share.")
+role_option = click.option(
+    "--role", required=True, type=read_role, metavar="TEXT", help="Name of the role that the two copies share."
+)
 copies_option = click.option(
     "--copies", required=True, metavar="HOST:PORT,...", callback=lambda _c, _p, text: read_copies(text),
     help="Addresses of the copies: their --advertise, or --listen.",
@@ -155,7 +157,7 @@ def serve(
     try:
         own = LockHolder(a_name(given.pop("name"), "--name"), read_advertised(listen, advertise))
         by = operator_now() if force_without_store else None
-        options = CopyOptions(a_name(given.pop("role"), "--role"), own, forced_by=by, **given)
+        options = CopyOptions(given.pop("role"), own, forced_by=by, **given)
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)

@@ -15,7 +15,7 @@ from palisade.base.new_file import why_not_made
 from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import cluster_options, read_address
+from palisade.cli.options import NAME, cluster_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.wire.credentials import Password
 
@@ -23,7 +23,7 @@ HOUR_S, DAY_S = 3600, 86_400
 
 
 @click.command()
-@click.option("--user", required=True, envvar="PALISADE_USER", help="User name (or PALISADE_USER).")
+@click.option("--user", required=True, type=NAME, envvar="PALISADE_USER", help="User name (or PALISADE_USER).")
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from palisade.cli.options import client_options, read_address
+from palisade.cli.options import NAME, client_options, read_address
 from palisade.cli.session import CliSession
 
 
@@ -63,8 +63,8 @@ def member_row(each: dict[str, Any]) -> list[str]:
 
 
 @member.command()
-@click.argument("name")
-@click.option("--incarnation", required=True, help="Random name of the new node's storage.")
+@click.argument("name", type=NAME)
+@click.option("--incarnation", required=True, type=NAME, help="Random name of the new node's storage.")
 @click.option("--peer", type=read_address, required=True, metavar="HOST:PORT", help="Peer address of the node.")
 @click.option("--http", type=read_address, metavar="HOST:PORT", help="HTTP address of the node.")
 @click.option("--stream", type=read_address, metavar="HOST:PORT", help="Stream address of the node.")
@@ -79,7 +79,7 @@ def add(session: CliSession, name: str, incarnation: str, peer: str, learner: bo
 
 
 @member.command()
-@click.argument("name")
+@click.argument("name", type=NAME)
 @client_options
 def promote(session: CliSession, name: str) -> None:
     """Make the learner NAME a voter. Refused while it has not caught up."""
@@ -88,7 +88,7 @@ def promote(session: CliSession, name: str) -> None:
 
 
 @member.command()
-@click.argument("name")
+@click.argument("name", type=NAME)
 @client_options
 def remove(session: CliSession, name: str) -> None:
     """Remove NAME from the group. It can return only with --join and an empty data folder."""
@@ -97,7 +97,7 @@ def remove(session: CliSession, name: str) -> None:
 
 
 @member.command()
-@click.argument("name", required=False)
+@click.argument("name", type=NAME, required=False)
 @client_options
 def transfer(session: CliSession, name: str | None) -> None:
     """Transfer the leadership to another voter.

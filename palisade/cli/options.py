@@ -29,6 +29,34 @@ def read_address(text: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
+class GivenText(click.types.StringParamType):
+    """A text that is not empty. `noun`: what it is."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(super().convert(value, param, ctx))
+        if not text.strip():
+            self.fail(f"is empty; give {self._noun}", param, ctx)
+        return text
+
+
+NAME = GivenText("a name")
+"""An empty name, as of an unset variable of a script, must not count as an option that is not given."""
+
+
+def read_role(text: str) -> str:
+    """The name of a role with a primary and a backup."""
+    from palisade.catalog.errors import BadField
+    from palisade.catalog.row_format import a_name
+
+    try:
+        return a_name(text, "role")
+    except BadField as error:
+        raise click.BadParameter(str(error).removeprefix("role: ")) from None
+
+
 def read_bytes(text: str) -> bytes:
     """The bytes of the argument as it was typed."""
     return text.encode("utf-8", "surrogateescape")
@@ -62,13 +90,12 @@ def read_time(text: str) -> float:
 
 
 def read_moment(text: str) -> str:
-    """A day or a time, as it was typed; empty if it is not given."""
+    """A day or a time, as it was typed."""
     from palisade.catalog.errors import BadField
     from palisade.catalog.segment import moment_ms
 
     try:
-        if text:
-            moment_ms(text)
+        moment_ms(text)
     except BadField as error:
         raise click.BadParameter(str(error).removeprefix("time: ")) from None
     return text
@@ -155,8 +182,9 @@ def client_options(command: Callable[..., None]) -> Callable[..., None]:
         command(session.with_credentials(shown), **rest)
 
     for option in (
-        click.option("--token-file", metavar="FILE", help="File that `palisade login` wrote (or PALISADE_TOKEN_FILE)."),
-        click.option("--user", "as_user", help="User name (or PALISADE_USER); the password comes from "
+        click.option("--token-file", type=NAME, metavar="FILE",
+                     help="File that `palisade login` wrote (or PALISADE_TOKEN_FILE)."),
+        click.option("--user", "as_user", type=NAME, help="User name (or PALISADE_USER); the password comes from "
                      "PALISADE_PASSWORD, PALISADE_PASSWORD_FILE, or a prompt."),
     ):  # fmt: skip
         with_credentials = option(with_credentials)

@@ -12,7 +12,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
-from palisade.cli.options import client_options, read_moment
+from palisade.cli.options import NAME, client_options, read_moment
 from palisade.cli.session import REFUSED, CliSession, Failure, no_server
 from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
@@ -35,7 +35,7 @@ def query() -> None:
 
 
 @query.command("count")
-@click.argument("data_source")
+@click.argument("data_source", type=NAME)
 @click.option(
     "--from",
     "start",

@@ -21,7 +21,7 @@ from palisade.cli.input_file import InputPath
 from palisade.cli.node_requests import ask_each, no_answer_from
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
-from palisade.cli.options import client_options, read_moment
+from palisade.cli.options import NAME, GivenText, client_options, read_moment
 from palisade.cli.segment_records import segments
 from palisade.cli.segments import too_few_keepers
 from palisade.cli.session import UNKNOWN, USAGE, CliSession, Failure
@@ -124,13 +124,13 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @realtime.command("append")
-@click.argument("data_source")
+@click.argument("data_source", type=NAME)
 @click.argument("file", type=InputPath(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
 @click.option("--from", "start", required=True, type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
 @click.option("--to", "end", required=True, type=read_moment, metavar="TIME", help="The end, which is excluded.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME:TYPE", help="Once for each column.")
-@click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
-@click.option("--writer", default="", help="Name of the writer, whose open segment is continued. Needs --node.")
+@click.option("--node", type=NAME, help="The data node that receives the rows.  [default: the first that opens it]")
+@click.option("--writer", type=NAME, help="Name of the writer, whose open segment is continued. Needs --node.")
 @click.option(
     "--replicas",
     type=WholeNumber(1, 64),
@@ -162,6 +162,7 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     number of stored rows and how to continue.
     """
     columns = columns_of(session, how.pop("columns"))
+    how |= {name: how[name] or "" for name in ("node", "writer")}
     if how["writer"] and not how["node"]:
         raise click.UsageError("--writer needs --node: its segment is continued at the node that has it")
     given, start, end = how.pop("closes"), how.pop("start"), how.pop("end")
@@ -302,7 +303,7 @@ def pair_of(text: str) -> tuple[str, str, bool]:
 
 
 @realtime.command("close")
-@click.argument("segment")
+@click.argument("segment", type=NAME)
 @client_options
 def close(session: CliSession, segment: str) -> None:
     """Close a SEGMENT: it is published and handed off."""
@@ -323,8 +324,8 @@ def close(session: CliSession, segment: str) -> None:
 
 
 @realtime.command("give-up")
-@click.argument("segment")
-@click.option("--reason", required=True, help="For the audit record.")
+@click.argument("segment", type=NAME)
+@click.option("--reason", required=True, type=GivenText("a reason"), help="For the audit record.")
 @client_options
 def give_up(session: CliSession, segment: str, reason: str) -> None:
     """Give up a SEGMENT whose node is permanently lost.

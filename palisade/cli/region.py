@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from palisade.cli.options import client_options
+from palisade.cli.options import NAME, client_options
 from palisade.cli.session import CliSession
 
 MODES = ("strict", "eventual")
@@ -52,7 +52,7 @@ def text(shape: dict[str, Any], name: str) -> str:
 
 
 @region.command("set")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.argument("prefix")
 @click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True, help="Mode of its keys.")
 @click.option(
@@ -85,7 +85,7 @@ def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, de
 
 
 @region.command()
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.option("--prefix", help="New prefix.")
 @click.option("--mode", type=click.Choice(MODES), help="New mode.")
 @click.option("--policy", type=click.Choice(POLICIES), help="New policy for reads while the vault must not be trusted.")
@@ -103,7 +103,7 @@ def change(session: CliSession, name: str, **given: str | None) -> None:
 
 
 @region.command()
-@click.argument("name")
+@click.argument("name", type=NAME)
 @client_options
 def delete(session: CliSession, name: str) -> None:
     """Delete the region NAME. Its keys then belong to the region with the next shorter prefix, or are eventual."""

@@ -13,7 +13,7 @@ from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
 from palisade.cli.input_file import InputPath
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import client_options, read_moment
+from palisade.cli.options import NAME, client_options, read_moment
 from palisade.cli.segments import segments, too_few_keepers
 from palisade.cli.session import CliSession, failure_of
 
@@ -24,8 +24,8 @@ PARTS_HEADER = ("segment", "from", "to", "nodes")
 SHOWN = 10
 UNKNOWN = "-"
 
-FROM = click.option("--from", "start", default="", type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
-TO = click.option("--to", "end", default="", type=read_moment, metavar="TIME", help="The end, which is excluded.")
+FROM = click.option("--from", "start", type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
+TO = click.option("--to", "end", type=read_moment, metavar="TIME", help="The end, which is excluded.")
 ON_MISSING = click.option(
     "--on-missing", type=click.Choice(["fail", "warn", "allow"]), default="fail", show_default=True,
     help="What to do if a segment has no server.",
@@ -33,7 +33,7 @@ ON_MISSING = click.option(
 
 
 @segments.command()
-@click.argument("data_source")
+@click.argument("data_source", type=NAME)
 @click.argument("file", type=InputPath(dir_okay=False, path_type=Path, allow_dash=True))
 @client_options
 def publish(session: CliSession, data_source: str, file: Path) -> None:
@@ -100,7 +100,7 @@ def list_(session: CliSession, data_source: str) -> None:
 
 
 @segments.command()
-@click.argument("segment")
+@click.argument("segment", type=NAME)
 @client_options
 def show(session: CliSession, segment: str) -> None:
     """Print the record of a SEGMENT, its state and its nodes."""
@@ -122,7 +122,7 @@ def text(value: Any) -> str:
 
 
 @segments.command()
-@click.argument("data_source")
+@click.argument("data_source", type=NAME)
 @click.option("--from", "start", required=True, type=read_moment, metavar="TIME", help="Such as 2013-03-01, in UTC.")
 @click.option("--to", "end", required=True, type=read_moment, metavar="TIME", help="The end, which is excluded.")
 @ON_MISSING
@@ -143,12 +143,14 @@ def lookup(session: CliSession, data_source: str, start: str, end: str, on_missi
 
 
 @segments.command("mark-unused")
-@click.argument("data_source")
-@click.argument("names", metavar="[SEGMENT]...", nargs=-1)
+@click.argument("data_source", type=NAME)
+@click.argument("names", metavar="[SEGMENT]...", nargs=-1, type=NAME)
 @FROM
 @TO
 @client_options
-def mark_unused(session: CliSession, data_source: str, names: tuple[str, ...], start: str, end: str) -> None:
+def mark_unused(
+    session: CliSession, data_source: str, names: tuple[str, ...], start: str | None, end: str | None
+) -> None:
     """Exclude segments from all queries.
 
     Either the named segments, or all segments between --from and --to.
@@ -156,20 +158,20 @@ def mark_unused(session: CliSession, data_source: str, names: tuple[str, ...], s
     if bool(names) == bool(start or end) or bool(start) != bool(end):
         raise click.UsageError("give either names of segments, or both --from and --to")
     changed = session.call(
-        lambda client: client.segments_mark_unused(data_source, segments=names, start=start, end=end)
+        lambda client: client.segments_mark_unused(data_source, segments=names, start=start or "", end=end or "")
     )
     session.answer({"changed": changed}, f"{counted(len(changed), 'segment')} marked unused")
 
 
 @segments.command("set-replicas")
-@click.argument("data_source")
+@click.argument("data_source", type=NAME)
 @click.argument("replicas", type=WholeNumber(0, 64))
-@click.argument("names", metavar="[SEGMENT]...", nargs=-1)
+@click.argument("names", metavar="[SEGMENT]...", nargs=-1, type=NAME)
 @FROM
 @TO
 @client_options
 def set_replicas(
-    session: CliSession, data_source: str, replicas: int, names: tuple[str, ...], start: str, end: str
+    session: CliSession, data_source: str, replicas: int, names: tuple[str, ...], start: str | None, end: str | None
 ) -> None:
     """Set the replication factor of segments.
 
@@ -180,7 +182,9 @@ def set_replicas(
         raise click.UsageError("give either names of segments, or both --from and --to, or neither")
 
     async def run(client: Any) -> tuple[list[str], str | None]:
-        changed = await client.segments_set_replicas(data_source, replicas, segments=names, start=start, end=end)
+        changed = await client.segments_set_replicas(
+            data_source, replicas, segments=names, start=start or "", end=end or ""
+        )
         return changed, await too_few_keepers(client, replicas, session.deadline_s) if not session.as_json else None
 
     changed, remark = session.call(run)
@@ -192,7 +196,7 @@ def set_replicas(
 
 
 @segments.command("reset-loaded")
-@click.argument("data_source")
+@click.argument("data_source", type=NAME)
 @client_options
 def reset_loaded(session: CliSession, data_source: str) -> None:
     """Stop counting on segments until nodes announce them.

@@ -13,7 +13,7 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.segment import REPLICAS_MAX
 from palisade.cli.node_requests import ask_each, no_answer_from
 from palisade.cli.numbers import WholeNumber
-from palisade.cli.options import client_options
+from palisade.cli.options import NAME, client_options
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
@@ -42,7 +42,10 @@ def segments() -> None:
 @click.option("--replicas", type=WholeNumber(0, REPLICAS_MAX), help="Set this replication factor first; 0: no copies.")
 @click.option("--prefix", default="", help="Only segments whose names begin with TEXT, such as flights/2013-01.")
 @click.option(
-    "--nodes", metavar="NAME,...", help="The nodes that store copies.  [default: all that run with --segments]"
+    "--nodes",
+    type=NAME,
+    metavar="NAME,...",
+    help="The nodes that store copies.  [default: all that run with --segments]",
 )
 @click.option("--force", is_flag=True, help="With --nodes: accept nodes that are unknown or store no segments.")
 @client_options
@@ -129,6 +132,8 @@ def named(text: str) -> list[str]:
     from palisade.base.identifier import check_id
 
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise click.BadParameter("--nodes: give at least one name")
     try:
         for name in names:
             check_id("--nodes", name)

@@ -12,7 +12,7 @@ from palisade.catalog.operations.all import KINDS
 from palisade.catalog.permissions import PRIVILEGES
 from palisade.cli.catalog import PROCEDURE, WAIT, begin
 from palisade.cli.input_file import InputFile
-from palisade.cli.options import client_options
+from palisade.cli.options import NAME, client_options
 from palisade.cli.session import CliSession
 
 Command = Callable[..., None]
@@ -61,7 +61,7 @@ def shown(session: CliSession, collection: str, name: str) -> None:
 
 
 @user.command("add")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @PASSWORD_FILE
 @operation
 def add_user(session: CliSession, name: str, password_file: Any, **rest: Any) -> None:
@@ -70,7 +70,7 @@ def add_user(session: CliSession, name: str, password_file: Any, **rest: Any) ->
 
 
 @user.command("delete")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @operation
 def delete_user(session: CliSession, name: str, **rest: Any) -> None:
     """Delete the user NAME. Its tokens become invalid on every node."""
@@ -78,7 +78,7 @@ def delete_user(session: CliSession, name: str, **rest: Any) -> None:
 
 
 @user.command("passwd")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @PASSWORD_FILE
 @operation
 def passwd(session: CliSession, name: str, password_file: Any, **rest: Any) -> None:
@@ -94,7 +94,7 @@ def list_users(session: CliSession) -> None:
 
 
 @user.command("get")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @client_options
 def get_user(session: CliSession, name: str) -> None:
     """Print roles and permissions of the user NAME as JSON."""
@@ -102,8 +102,8 @@ def get_user(session: CliSession, name: str) -> None:
 
 
 @user.command("grant-role")
-@click.argument("name")
-@click.argument("role", metavar="ROLE")
+@click.argument("name", type=NAME)
+@click.argument("role", type=NAME, metavar="ROLE")
 @operation
 def grant_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
     """Give the user NAME a role."""
@@ -111,8 +111,8 @@ def grant_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
 
 
 @user.command("revoke-role")
-@click.argument("name")
-@click.argument("role", metavar="ROLE")
+@click.argument("name", type=NAME)
+@click.argument("role", type=NAME, metavar="ROLE")
 @operation
 def revoke_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
     """Revoke a role of the user NAME. When the command returns, it is revoked on every node."""
@@ -120,7 +120,7 @@ def revoke_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
 
 
 @user.command("grant-permission")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @PRIVILEGE
 @PREFIX
 @operation
@@ -133,7 +133,7 @@ def grant_to_user(session: CliSession, name: str, privilege: str, prefix: str, *
 
 
 @user.command("revoke-permission")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @PRIVILEGE
 @PREFIX
 @operation
@@ -146,7 +146,7 @@ def revoke_from_user(session: CliSession, name: str, privilege: str, prefix: str
 
 
 @role.command("add")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @operation
 def add_role(session: CliSession, name: str, **rest: Any) -> None:
     """Create the role NAME, without permissions."""
@@ -154,7 +154,7 @@ def add_role(session: CliSession, name: str, **rest: Any) -> None:
 
 
 @role.command("delete")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @operation
 def delete_role(session: CliSession, name: str, **rest: Any) -> None:
     """Delete the role NAME; all users lose it."""
@@ -169,7 +169,7 @@ def list_roles(session: CliSession) -> None:
 
 
 @role.command("get")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @client_options
 def get_role(session: CliSession, name: str) -> None:
     """Print the permissions of the role NAME, as JSON."""
@@ -177,7 +177,7 @@ def get_role(session: CliSession, name: str) -> None:
 
 
 @role.command("grant-permission")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @PRIVILEGE
 @PREFIX
 @operation
@@ -190,7 +190,7 @@ def grant_to_role(session: CliSession, name: str, privilege: str, prefix: str, *
 
 
 @role.command("revoke-permission")
-@click.argument("name")
+@click.argument("name", type=NAME)
 @PRIVILEGE
 @PREFIX
 @operation

@@ -56,7 +56,7 @@ def decode(packed: bytes, where: str) -> LocalState:
 def check_role(state: LocalState, role: str, where: str) -> None:
     """Raises WrongRole."""
     if state.role != role:
-        raise WrongRole(f"{where} belongs to role {state.role}, not {role}: give another directory or --role")
+        raise WrongRole(f"{where} belongs to role {state.role}, not {role}: give another directory or role")
 
 
 def _checksum(value: dict[str, object]) -> str:

@@ -18,6 +18,41 @@ def invoke(*arguments: str, stdin: str | None = None, endpoint: str = NOWHERE) -
     return CliRunner().invoke(main, arguments, input=stdin, env={"PALISADE_ENDPOINTS": endpoint}, prog_name="palisade")
 
 
+EMPTY = "is empty; give a name"
+DAY = ("--from", "2013-03-01", "--to", "2013-03-02")
+ROWS = ("segments", "realtime", "append", "s", __file__, *DAY, "--column", "id:int")
+JOURNAL = ("--copies", NOWHERE, "--timeout", "3600", "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((*ROWS, "--node", "n1", "--writer", ""), f"'--writer': {EMPTY}"),
+        ((*ROWS, "--node", ""), f"'--node': {EMPTY}"),
+        (("segments", "assign", "--nodes", ""), f"'--nodes': {EMPTY}"),
+        (("segments", "assign", "--nodes", ","), "--nodes: give at least one name"),
+        (("segments", "set-replicas", "s", "0", ""), f"'[SEGMENT]...': {EMPTY}"),
+        (("segments", "set-replicas", "s", "0", "--from", "", "--to", ""), "'--from': '' is no day"),
+        (("segments", "realtime", "give-up", "s/0", "--reason", " "), "'--reason': is empty; give a reason"),
+        (("query", "count", "", *DAY), f"'DATA_SOURCE': {EMPTY}"),
+        (("member", "transfer", ""), f"'[NAME]': {EMPTY}"),
+        (("region", "delete", ""), f"'NAME': {EMPTY}"),
+        (("catalog", "create-database", "d", "--procedure", ""), f"'--procedure': {EMPTY}"),
+        (("ls", "--user", ""), f"'--user': {EMPTY}"),
+        (("ls", "--token-file", ""), f"'--token-file': {EMPTY}"),
+        (("journal", "append", "--role", "", *JOURNAL), "'--role': invalid name '': use 1 to 64 of A-Z"),
+        (("activation", "show", ""), "'ROLE': invalid name '': use 1 to 64 of A-Z"),
+        (("activation", "show", "orders", "--copy", ""), f"'--copy': {EMPTY}"),
+    ],
+)
+def test_empty_value_is_refused_before_anything_is_sent(arguments: tuple[str, ...], text: str) -> None:
+    """It counted as an option that was not given: with an unset variable of a script, `member transfer ""` moved the
+    leadership, `set-replicas s 0 --from "" --to ""` changed all segments, and `query count ""` ended with a traceback.
+    """
+    result = invoke(*arguments)
+    assert (result.exit_code, text in result.stderr) == (2, True), result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
