@@ -206,9 +206,11 @@ class UninitializedNode:
                 "command when all of the nodes run, or at a node that has prepared the initialization"
             )
         if missing:
+            own = self._config.id
             raise Unavailable(
-                f"not visible as uninitialized nodes: {', '.join(missing)}. Start them with --seeds that lead to this "
-                "node, and see GET /v1/topology"
+                f"{own} does not see {', '.join(missing)} among the nodes that wait to be initialized: correct the "
+                f"names, or start the nodes with --seeds that lead to {own}; 'palisade topology --at "
+                f"{self._config.advertised()['http']}' lists the nodes that it sees"
             )
         return InitPlan(self._config.cluster, tuple(sorted(str(known[name]) for name in set(names))))
 

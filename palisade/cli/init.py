@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     \b
     palisade init n1 n2 n3 --at 127.0.0.1:7401
     """
+    check_names(members)
     session = CliSession([], deadline_s, as_json)
     body = {"members": list(members), "cancel": cancel, "attempt": secrets.token_hex(8)}
     address = at or default_address()
@@ -80,6 +82,21 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     if status == 401:
         detail = f"{detail}. Set PALISADE_JOIN_TOKEN to the join token of the nodes"
     session.fail(Failure(REFUSED if refused else UNAVAILABLE, found["code"], detail, not refused))
+
+
+def check_names(members: Sequence[str]) -> None:
+    """Raises click.UsageError."""
+    from palisade.base.errors import ConfigError
+    from palisade.base.identifier import check_id
+
+    twice = sorted({name for name in members if members.count(name) > 1})
+    if twice:
+        raise click.UsageError(f"{', '.join(twice)}: named twice in MEMBERS; name each node once")
+    try:
+        for name in members:
+            check_id("MEMBERS", name)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:

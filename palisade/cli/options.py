@@ -69,7 +69,7 @@ def read_lease(text: str) -> int:
     except ValueError:
         raise click.BadParameter(f"{text!r} is not the number of a lease; see 'palisade lease list'") from None
     if not 0 < number < 1 << 63:
-        raise click.BadParameter(f"{text} is out of range; see 'palisade lease list'")
+        raise click.BadParameter(f"{text} is out of range; give 1 to {(1 << 63) - 1}")
     return number
 
 

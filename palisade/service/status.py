@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from palisade.base.counted import revision_range
@@ -67,12 +67,17 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
     }
 
 
-def clusters_of(rows: Iterable[Row]) -> list[str]:
-    """A line per cluster that the rows belong to, with its name and id. Followers of earlier versions give no id."""
+def clusters_of(rows: Sequence[Row]) -> list[str]:
+    """A line per cluster that the rows belong to, with its name and id. A node knows no id until it has applied the
+    first entry of the cluster's log."""
     found = {(row["cluster"], row["cluster_id"]) for row in rows if row["cluster"]}
     identified = {name for name, id_ in found if id_}
     found = {(name, id_) for name, id_ in found if id_ or name not in identified}
-    return [f"cluster {name}, id {id_ or 'not known yet'}" for name, id_ in sorted(found, key=str)]
+    nodes = {name: ", ".join(str(row["id"]) for row in rows if row["cluster"] == name) for name, _ in found}
+    return [
+        f"cluster {name}, id {id_}" if id_ else f"cluster {name}; {nodes[name]} has not received the cluster's ID yet"
+        for name, id_ in sorted(found, key=str)
+    ]
 
 
 def silent_row(node: str | None, url: str | None) -> dict[str, Any]:

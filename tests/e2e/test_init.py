@@ -11,7 +11,7 @@ from tests.support.processes import NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
 
-REFUSED = 1
+REFUSED, USAGE = 1, 2
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[Nod
     for node in nodes:
         await until(lambda node=node: sees(node, 3), f"{node.id} seeing all")
     code, _, said = await palisade("init", "n1", "n1", "n3", "--at", nodes[0].http)
-    assert (code, "a node is named twice" in said) == (REFUSED, True)
+    assert (code, "n1: named twice in MEMBERS; name each node once" in said) == (USAGE, True)
     nodes[2].pause()
     code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[0].http, "--timeout", "5")
     assert code == 3, said

@@ -189,7 +189,8 @@ async def test_cancel_reaches_nodes_that_are_silent_by_what_they_announced(
     nodes.states = dict.fromkeys(NAMES, PREPARED)
     refused = await post("cluster/init", {"members": NAMES})
     assert refused.status == 503
-    assert "not visible as uninitialized nodes: n2, n3. Start them" in refused.detail
+    assert "n1 does not see n2, n3 among the nodes that wait to be initialized: correct the names" in refused.detail
+    assert "GET /" not in refused.detail
     found = await post("cluster/init", {"members": NAMES, "cancel": True})
     assert found.content["nodes"] == dict.fromkeys(NAMES, "cancelled")
     announce(monkeypatch, n1=SwimState.ALIVE, n2=SwimState.DEAD)

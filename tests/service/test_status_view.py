@@ -70,4 +70,4 @@ def test_clusters_of_rows_have_name_and_id() -> None:
     assert clusters_of([*rows, silent_row("n3", None)]) == ["cluster c1, id 0f"]
     follower = row_of({"member": "f1", "cluster": "c1"}, None)
     assert clusters_of([*rows, follower]) == ["cluster c1, id 0f"], "a follower printed a line of its own"
-    assert clusters_of([follower]) == ["cluster c1, id not known yet"]
+    assert clusters_of([follower]) == ["cluster c1; f1 has not received the cluster's ID yet"]
