@@ -12,7 +12,7 @@ from palisade.cli.member import NO_LEADER
 from palisade.cli.options import at_option, client_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import CliSession
-from palisade.service.status import wait_line
+from palisade.service.status import is_wait, wait_line
 
 
 @click.command()
@@ -40,8 +40,10 @@ def fencing(session: CliSession, at: str | None) -> None:
     if found["leader"] is not None or session.as_csv:
         holders = sorted(leader["holders"], key=lambda each: str(each["node"]))
         session.rows(found, HEADER, [holder_row(each, separators=not session.as_csv) for each in holders])
-    for wait in () if session.as_csv else leader["waits"]:
-        print(wait_line(wait))
+    if session.as_csv or found["leader"] is None:
+        return
+    waits = [wait_line(wait) for wait in leader["waits"] if is_wait(wait)]
+    print("\n".join(waits) or "no change waits for its release")
 
 
 async def of_leader(client: Any) -> dict[str, Any]:

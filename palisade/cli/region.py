@@ -97,6 +97,8 @@ def change(session: CliSession, name: str, **given: str | None) -> None:
     if not fields:
         raise click.UsageError("give --prefix, --mode, --policy or --default")
     shown = ", ".join(f"{field} {value}" for field, value in fields.items())
+    if fields.get("prefix") == "":
+        shown = shown.replace("prefix ", "prefix '' (all keys)", 1)
     sent = {field: value.encode() if field in ("prefix", "default") else value for field, value in fields.items()}
     revision = session.call(lambda client: client.region_change(name, sent))
     session.answer({"revision": revision, "name": name}, f"region {name}: {shown}; revision {revision}")

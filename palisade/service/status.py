@@ -9,6 +9,8 @@ from palisade.base.counted import revision_range
 from palisade.recovery.report_json import progress_cell
 
 Row = Mapping[str, Any]
+RELEASE_LATE_MS = 1_000
+"""From then on a revision counts as waiting for its release, also if no node delays it."""
 NOTHING = "-"
 COLUMNS = (
     ("node", "id"),
@@ -143,8 +145,15 @@ def waits_of(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         for wait in (row.get("fencing") or {}).get("waits") or ():
-            lines.append(wait_line(wait))
+            if is_wait(wait):
+                lines.append(wait_line(wait))
     return lines
+
+
+def is_wait(wait: Mapping[str, Any]) -> bool:
+    """False for revisions that no node delays: in a cluster that is written to, the latest ones are released within
+    milliseconds."""
+    return bool(wait["waits_for"]) or bool(wait["waited_ms"] >= RELEASE_LATE_MS)
 
 
 def wait_line(wait: Mapping[str, Any]) -> str:

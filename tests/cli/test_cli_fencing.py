@@ -78,6 +78,8 @@ def test_region_is_created_listed_and_deleted(run: Run) -> None:
         each for each in json.loads(run("region", "list", "--json").stdout)["regions"] if each["name"] == "config"
     ]
     assert (config["prefix"], config["mode"], config["policy"]) == ("/config/", "strict", "deny")
+    assert "region config: all keys are strict" in run("region", "set", "config", "").stdout
+    assert "region config: prefix '' (all keys); revision" in run("region", "change", "config", "--prefix", "").stdout
     run("region", "delete", "config")
     assert "config\t" not in run("region", "list").stdout
     run("region", "delete", "config", exit_code=1)
@@ -114,6 +116,25 @@ def test_changes_from_before_an_election_have_no_first_revision(run: Run, shown:
     """Issue 16: "revisions 1 to 5538 have waited", while RR was 5536: a new leader does not know RR."""
     shown["leader"] = {**VIEW["leader"], "waits": [{**WAIT, "first": 1}]}
     assert run("fencing").stdout.splitlines()[-1] == f"revisions up to 5538 have waited 40 ms: {WHY}"
+
+
+@pytest.mark.parametrize(
+    ("waits", "line"),
+    [
+        ([], "no change waits for its release"),
+        ([{**WAIT, "waited_ms": 4, "verdict": "proceed", "waits_for": []}], "no change waits for its release"),
+        (
+            [{**WAIT, "waited_ms": 1_500, "verdict": "proceed", "waits_for": []}],
+            "revisions 5537 to 5538 have waited 1500 ms: for no node any more",
+        ),
+    ],
+)
+def test_fencing_states_that_nothing_waits(
+    waits: list[dict[str, Any]], line: str, run: Run, shown: dict[str, Any]
+) -> None:
+    """On a healthy cluster it was "revision 5538 has waited 0 ms: for no node any more"."""
+    shown["leader"] = {**VIEW["leader"], "waits": waits}
+    assert run("fencing").stdout.splitlines()[-1] == line
 
 
 def test_fencing_without_a_leader_says_whose_view_it_is(run: Run, shown: dict[str, Any]) -> None:
