@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WHOLE
 from palisade.cli.options import output_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
+from palisade.cli.target import LOCAL_FOLDER, VARIABLE, local_layout
 from palisade.cli.waiting import nothing_shown
 
 PATH = "/v1/recovery"
@@ -57,8 +59,10 @@ def recovery(session: CliSession, at: str | None, data_dir: Path | None, watch: 
     A recovery in progress is followed to its end, with a bar on a terminal and lines elsewhere. With --json or -o csv
     the current state is printed once; -o csv prints a row for each recovery. With --json --watch a line of JSON is
     printed on every change.
+
+    Without --at and --data-dir: the last recovery of each node of the cluster in .palisade, from their data folders.
     """
-    if (at is None) == (data_dir is None):
+    if at is not None and data_dir is not None:
         raise click.UsageError("give either --at HOST:PORT or --data-dir")
     if at is None and (watch or difference is not None):
         raise click.UsageError("--watch and --catch-up-difference need a running node: give --at HOST:PORT")
@@ -67,11 +71,22 @@ def recovery(session: CliSession, at: str | None, data_dir: Path | None, watch: 
     if watch and session.as_csv:
         raise click.UsageError("--watch can't print CSV: give --json, or omit -o csv")
     if at is None:
-        report(session, {"recoveries": read_folder(session, data_dir or Path())})
+        folders = local_folders() if data_dir is None else [data_dir]
+        report(session, {"recoveries": [each for folder in folders for each in read_folder(session, folder)]})
+        if data_dir is None:
+            session.note("these recoveries have ended; --at HOST:PORT shows one in progress")
     elif difference is not None:
         change(session, at, difference)
     else:
         show(session, at, watch)
+
+
+def local_folders() -> list[Path]:
+    """The data folders of the nodes in `.palisade`, if other commands use this cluster. Raises click.UsageError."""
+    layout = None if os.environ.get(VARIABLE) else local_layout(Path(LOCAL_FOLDER))
+    if layout is None:
+        raise click.UsageError("give either --at HOST:PORT or --data-dir")
+    return [folder for member in layout.members() if (folder := Path(LOCAL_FOLDER, member.id, "data")).is_dir()]
 
 
 def change(session: CliSession, at: str, difference: int) -> None:

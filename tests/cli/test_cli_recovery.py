@@ -26,6 +26,7 @@ from palisade.cli.recovery_watch import POLL_S, Bar, JsonLines, PlainLines, foll
 from palisade.recovery.decision import Case
 from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryReport
 from palisade.recovery.report import RecoveryProgress as Done
+from palisade.recovery.report_file import keep_report
 from tests.support.processes import free_port
 
 Answer = Callable[[web.Request, Any], tuple[int, Any]]
@@ -357,6 +358,25 @@ def test_refusal_on_a_terminal_is_one_line_without_the_bar(monkeypatch: pytest.M
         result = run("recovery", "--at", at)
     assert result.exit_code == 1
     assert result.stderr.endswith(f"palisade: {at}: {problem['detail']}\n")
+
+
+def test_recovery_without_options_reads_the_folders_of_the_local_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other commands find the cluster in .palisade; this one ended with exit code 2."""
+    (tmp_path / ".palisade").mkdir()
+    layout = {"cluster": "c1", "nodes": 3, "base_port": 7400}
+    (tmp_path / ".palisade" / "cluster.json").write_text(json.dumps(layout))
+    for name in ("n1", "n2"):
+        folder = tmp_path / ".palisade" / name / "data"
+        folder.mkdir(parents=True)
+        keep_report(folder)(replace(REPORT, node=name))
+    monkeypatch.chdir(tmp_path)
+    result = run("recovery")
+    assert [line[:3] for line in result.stdout.splitlines() if line.startswith("n")] == ["n1:", "n2:"]
+    assert "--at HOST:PORT shows one in progress" in result.stderr
+    monkeypatch.setenv("PALISADE_ENDPOINTS", "127.0.0.1:9")
+    assert run("recovery").exit_code == 2, "it printed reports of another cluster than that of the other commands"
 
 
 def test_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
