@@ -241,5 +241,6 @@ def _diverged(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
         RefusalReason.DIVERGED,
         f"At revision {vault.revision} the vault has the digest {vault.chain.hex()}, the cluster "
         f"{cluster.chain_at_lv.hex()}: they have different histories.",
-        f"look for damage with palisade vault verify and palisade digest, keep what differs, then {RESET}",
+        "look for damage: palisade vault verify checks this vault, and the members must have equal digests at one "
+        f"revision (GET /v1/digest). Keep what differs, then {RESET}",
     )

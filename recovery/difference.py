@@ -163,6 +163,6 @@ class DifferenceFetch:
 def _failed(theirs: ClusterSums, wrong: tuple[int, ...]) -> DifferenceFailed:
     return DifferenceFailed(
         f"{len(wrong)} bucket sums, first {wrong[0]}, differ at revision {theirs.revision} after everything was "
-        "fetched: the member that sent it is damaged or inconsistent. Verify it (palisade digest), and start this node "
-        "again; what was received is kept"
+        "fetched: the member that sent it is damaged or inconsistent. Compare its digests with those of the other "
+        "members (GET /v1/digest), and start this node again; what was received is kept"
     )
