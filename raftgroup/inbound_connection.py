@@ -96,4 +96,4 @@ class Accepted(PeerConnection):
         PeerState.GREETING: {HELLO: _on_hello},
         PeerState.OPEN: {PING: _on_ping, REFUSE: _on_refuse},
     }
-    """Messages of the group, too, in OPEN."""
+    """In OPEN, messages of the group are accepted as well."""

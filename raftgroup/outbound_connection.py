@@ -37,7 +37,7 @@ class Dialled(PeerConnection):
         self.flush()
 
     def _on_pong(self, body: Any) -> None:
-        """Its arrival is all."""
+        """Does nothing: the time of its arrival was recorded already."""
 
     def _on_refuse(self, body: Any) -> None:
         reason = read_reason(body)

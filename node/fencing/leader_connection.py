@@ -25,7 +25,7 @@ from palisade.wire.stream_frames import PROTOCOL, FrameKind
 log = logging.getLogger(__name__)
 
 TICK_S = 0.02
-"""How often it checks for possible steps, while it waits for events without notification."""
+"""Interval of the checks for a due step while the holder waits for events that are not notified."""
 RETRY_S = 0.05
 CONNECT_S = 1.0
 SILENT_S = 1.5

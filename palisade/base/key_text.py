@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SHOWN_MAX, WHOLE_MAX = 64, 256
-"""`WHOLE_MAX`: of keys in a name that is shown whole, such as that of a segment (up to about 200 bytes)."""
+"""Maximum bytes that are shown of a key. `WHOLE_MAX`: where the name of a segment (up to about 200 bytes) must fit."""
 
 
 def key_text(key: bytes, shown_max: int = SHOWN_MAX) -> str:

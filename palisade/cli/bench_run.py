@@ -21,7 +21,7 @@ FILLING = 256
 STOPPED_S = 1.5
 """Longest time to delete the keys after Ctrl-C, or if no request has succeeded."""
 FUTILE_PART = 0.7
-"""The part of the timeout of a request after which a refusal shows that it has waited: nodes refuse after 0.9 of it."""
+"""Part of a request's timeout. A request refused later than this has waited for the cluster: nodes refuse after 0.9."""
 Request = Callable[["Client", bytes], Awaitable[Any]]
 
 
@@ -191,7 +191,7 @@ class BenchRun:
             raise refusals[0]
 
     def _is_futile(self) -> bool:
-        """Whether no request has succeeded in the time of the first ones: the others would wait as long, in turn."""
+        """Whether the first requests have waited in vain: each client would wait as long for every further one."""
         waited_s = 0.0 if self._began is None else time.perf_counter() - self._began
         return not self._latencies and waited_s >= FUTILE_PART * self._session.deadline_s
 

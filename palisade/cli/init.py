@@ -53,7 +53,7 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     """Create a cluster from the nodes MEMBERS.
 
     The nodes must have been started without --initial-cluster and --join. The command returns once they answer as
-    members. If some do not until --timeout, the cluster is initialized all the same, and stderr names them.
+    members. If some do not answer before --timeout, the cluster is initialized nevertheless, and stderr names them.
 
     They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits for the
     nodes until --timeout. If the nodes require users to sign in, set PALISADE_JOIN_TOKEN to the token of the nodes.
@@ -139,7 +139,7 @@ async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, 
 
 
 def default_address() -> str:
-    """Raises click.UsageError if only stream addresses are known: a node without a cluster serves HTTP only."""
+    """Raises click.UsageError if only stream addresses are known: a node without a cluster is initialized over HTTP."""
     target = find_target(None, os.environ, Path())
     if target.http is None:
         raise click.UsageError(f"give --at: {VARIABLE} has stream addresses, and init needs an HTTP address")

@@ -21,7 +21,7 @@ ELLIPSIS = "…"
 
 
 class LargeTable:
-    """`widths`: of the columns that are shown, by place. `cut`: the places whose text is cut; other text wraps."""
+    """`widths`: of the shown columns, by their index. `cut`: indexes of the columns whose text is cut; others wrap."""
 
     def __init__(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[int, int], cut: Collection[int]
@@ -54,7 +54,7 @@ class LargeTable:
             yield from self._joined(cells, box.mid_left, box.mid_vertical, box.mid_right)
 
     def _joined(self, cells: Sequence[Sequence[str]], left: str, between: str, right: str) -> Iterator[str]:
-        """The lines of a row. A cell with fewer lines than others is filled with blanks."""
+        """The lines of a row. A cell with fewer lines than the others is filled with blanks."""
         middle = f" {between} "
         if max(map(len, cells)) == 1:
             yield f"{left} {middle.join([cell[0] for cell in cells])} {right}\n"

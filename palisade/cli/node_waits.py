@@ -22,7 +22,7 @@ ASKED_BEFORE_S = 0.1
 """How long before the first notice the status is requested, so that the first notice has the reason."""
 
 RECEIVING_BYTES = 100_000
-"""Less of an answer than this arrives at once, and is not reported."""
+"""A smaller part of an answer is not reported: the rest arrives at once."""
 
 
 class NodeWaits:
@@ -33,7 +33,7 @@ class NodeWaits:
 
     def reason(self, client: Client, why: str | None = None) -> str:
         """Why there is no answer yet: the reason of the client, else `why`, else how much of the answer has arrived.
-        A node that does not respond to pings is named by the client; any other may be at work on a long request."""
+        The client names a node that does not respond to pings; any other node may be executing a long request."""
         known = self.known(client, why)
         if known is not None or client.receiving_bytes < RECEIVING_BYTES:
             return known or f"{client.connected_to} has not finished the request"

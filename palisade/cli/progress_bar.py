@@ -12,8 +12,9 @@ from palisade.cli.waiting import NOTICE_S, ProgressLines
 
 @contextmanager
 def byte_bar(title: str, *, lines: bool = False, at_once: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """Yields a function of (bytes done, approximate total or None). The bar is shown with its first call, so a refusal
-    has no bar before it, or `at_once`. `lines`: without a terminal, a line after a second, and then each 1.5 s."""
+    """Yields a function of (bytes done, approximate total or None). The bar is shown at the first call, so that
+    none precedes a refusal, or from the beginning (`at_once`). `lines`: without a terminal, a line after a second, and
+    then each 1.5 s."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

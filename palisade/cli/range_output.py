@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 HEADER = ("key", "value", "version", "revision")
 CUT = "value"
 SPARE = ("x", "x", "x")
-"""Of a row that no part has: columns are not omitted because the first part has no text in them."""
+"""Cells of a row that is only measured: without it, a column without text in the first part would be omitted."""
 JSON_KEYS = 1_000
-"""Keys that one piece of the output has."""
+"""Keys that are converted to JSON at a time."""
 
 
 class RangeOutput:
-    """`limit`: of the keys of all parts; 0 is none. `printed`: the keys that were printed. `count`: of the range, if
-    there is a limit; to count many keys takes the node a while."""
+    """`limit`: the maximum number of keys in all parts; 0: no limit. `printed`: the number of printed keys. `count`:
+    the number of keys in the range, known only with a limit, because counting many keys takes long."""
 
     def __init__(self, session: CliSession, limit: int) -> None:
         self._session, self._limit = session, limit

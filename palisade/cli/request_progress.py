@@ -29,8 +29,8 @@ class RequestProgress:
         self._done = self._total = self._failed = self._before = 0
 
     def count(self, done: int, total: int) -> None:
-        """`done` of `total` requests have succeeded. Ends a phase without a total: those that are done then took no
-        time of the next one."""
+        """`done` of `total` requests have succeeded. Ends a phase without a total; what was done in it does
+        not count for the rate of the next one."""
         if not self._total:
             self.begin("", total)
             self._before = done

@@ -97,7 +97,7 @@ async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: 
     from palisade.node.options import OPTIONS
 
     for option in OPTIONS:
-        os.environ.pop(option.variable, None)  # it is for other nodes
+        os.environ.pop(option.variable, None)  # set for other nodes, not for those of the scenarios
     stop_at_signals(session, printer)
     try:
         entries = (await in_daemon_thread(read_demo)).entries

@@ -162,9 +162,9 @@ def too_few_nodes(short: Sequence[tuple[str, int]], nodes: Sequence[str]) -> str
 
 
 async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unanswered: set[str]) -> dict[str, bool]:
-    """The nodes of the logical topology, and whether they store segments. A node that does not answer does if segments
-    are assigned to it: no copies move because of a short silence. `silent`: as in `ask_each`. `unanswered`
-    gets the nodes that do not answer. Raises SegmentError if none answers."""
+    """The nodes of the logical topology, and whether they store segments. A node that does not answer counts as one
+    that does if segments are assigned to it, so that a short outage moves no copies. `silent`: as in `ask_each`.
+    `unanswered` gets the nodes that do not answer. Raises SegmentError if none answers."""
     from palisade.segments.assigning import assigned_by_node
     from palisade.segments.names import ASSIGNMENTS
     from palisade.wire.segment_errors import NotFetched

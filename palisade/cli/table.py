@@ -20,7 +20,7 @@ FRAME = 3
 ROWS_MAX = 500
 """Maximum rows of one table. A longer list is shown as several tables, each with the titles."""
 CUT_MIN, WRAPPED_MIN = 16, 25
-"""The least widths of a column that is cut or wraps. A time in the name of a segment, with its slash, has 25."""
+"""The minimum width of a column that is cut or wraps. A time in a segment's name has 25 characters with its slash."""
 
 
 def widths_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -61,8 +61,8 @@ def kept(widths: Sequence[int], importance: Sequence[int], width: int) -> list[i
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """`shown`: the columns of each table that all rows are shown in, by place, with their widths. `cut`: the column
-    whose text is cut. `omitted`: the titles of the columns that are not shown."""
+    """`shown`: for each of the tables that together show a row, the width of each of its columns by the column's index.
+    `cut`: the column whose text is cut. `omitted`: the titles of the columns that are not shown."""
 
     header: Sequence[str]
     shown: Sequence[Mapping[int, int]]

@@ -79,8 +79,11 @@ async def warn_of_future(client: Any, start_revision: int) -> None:
     with contextlib.suppress(PalisadeError):
         newest = (await client.status())["revision"]
         if newest + 1 < start_revision:
-            text = f"revision {start_revision:,} is in the future, the newest is {newest:,}"
-            print(f"palisade watch: {text}: earlier changes are not shown", file=sys.stderr, flush=True)
+            text = (
+                f"revision {start_revision:,} is in the future, the newest is {newest:,}; changes before "
+                f"{start_revision:,} are not shown"
+            )
+            print(f"palisade watch: {text}", file=sys.stderr, flush=True)
 
 
 def show(session: CliSession, events: RevisionEvents) -> None:

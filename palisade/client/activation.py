@@ -1,7 +1,7 @@
 """The agreed records of primary/backup roles, as an operator reads and forces them (docs/activation.md, A4).
 
-A copy of a role has its own way to claim and commit (`palisade.journal`). What is written here compares the record's
-revision and the absence of a lock holder in the same transaction, and leaves an audit record.
+A copy of a role has its own way to claim and commit (`palisade.journal`). Every write of this module compares, in its
+transaction, the record's revision and the absence of a lock holder, and leaves an audit record.
 """
 
 from __future__ import annotations

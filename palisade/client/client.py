@@ -103,7 +103,7 @@ class Client(StoreApi):
 
     @property
     def receiving_bytes(self) -> int:
-        """What has arrived of an answer that is being received; 0 without one."""
+        """Bytes received so far of an answer that is not complete yet; 0 if there is none."""
         return 0 if self._session.link is None else self._session.link.kept_bytes
 
     def _other_nodes(self) -> list[Client]:

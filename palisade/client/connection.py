@@ -123,7 +123,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def kept_bytes(self) -> int:
-        """Of an answer that is being received."""
+        """Bytes received so far of a frame that is not complete yet."""
         return self._parser.kept_bytes
 
     # Called by the transport.

@@ -30,7 +30,7 @@ LATE_PART = 0.05
 again."""
 
 FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError, ValueError)
-"""ValueError: an address that the cluster announced is not one."""
+"""ValueError: the cluster announced an invalid address."""
 
 
 class Connector:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 LAST_TRY = 0.25
 """A refused change is not retried if less than this part of the client's default timeout is left: nodes know only this
-timeout, so the outcome of the next attempt could be unknown. A read never ends so: for it, the part is that of its own
-timeout, if that is shorter."""
+timeout, so the outcome of the next attempt could be unknown. The outcome of a read is never unknown: for a read, the
+shorter one of this timeout and its own counts."""
 
 
 class Slot(Protocol):

@@ -95,7 +95,7 @@ class RealtimeWriter:
         self.full_rows = 0
         self._topology, self._target, self._timeout_s = topology, target, timeout_s
         self.name = target.writer or secrets.token_hex(NAME_BYTES)
-        """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
+        """Random if the caller gave none: by it, a node finds the segment again when a request is repeated."""
         self._addresses: dict[str, str] = {}
         self._waits, self._trouble, self._members = waits, trouble, members
         request_s = min(REQUEST_S, max(timeout_s, PAUSE_S))
@@ -150,7 +150,8 @@ class RealtimeWriter:
         return self.segment
 
     async def _check_exists(self, node: str, until: float) -> None:
-        """A member that is down is known, as is any node for a minute after it went down. Raises SegmentError."""
+        """The cluster knows every member, even one that is down, and any other node for a minute after it went down.
+        Raises SegmentError."""
         if self._members is None:
             return
         try:

@@ -56,8 +56,8 @@ PART_KEYS = 50_000
 
 
 def _part_of(request: Range) -> Range:
-    """Limited to `PART_KEYS`, if limited ranges in key order make up the result. Without a limit of its own that would
-    make the store count the keys beyond, so only if it does not ask for the count."""
+    """The request with a limit of at most `PART_KEYS`, if it can be read in parts: in key order, without filters. A
+    request for the count must have a limit already; adding one would make the store count the keys beyond it."""
     if request.exact_count and request.limit <= 0:
         return request
     part = Range(

@@ -1,4 +1,4 @@
-"""The timer of a session: often while requests are pending, because each has a deadline, and else seldom."""
+"""The timer of a session: frequent while requests are pending, because each has a deadline, otherwise infrequent."""
 
 from __future__ import annotations
 

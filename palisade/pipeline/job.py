@@ -29,7 +29,7 @@ class Report:
 
 
 def nothing_to_check(access: ClusterAccess, options: Any) -> None:
-    """For a job whose options can be used if they are well formed."""
+    """For a job that needs no check beyond that of its options (`__post_init__`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,9 @@ class Job:
 
     `run(spark, access, options, progress)` raises PipelineError and the errors of the client. Started again after any
     failure, it continues or begins anew, and publishes nothing twice. `needs_cluster(options)`: whether the job
-    connects to a cluster, which then has to answer before Spark starts. `check(access, options)`: between the two, as
-    Spark needs seconds to start; raises PipelineError, OSError and the errors of the client.
+    connects to a cluster, which then has to answer before Spark starts. `check(access, options)` runs after
+    that answer and before Spark starts, which takes seconds; it raises PipelineError, OSError and the errors of the
+    client.
     """
 
     name: str

@@ -69,7 +69,7 @@ class PendingFrame(HeldProposal):
         strict.when_released(held, self.until, self.reached)
 
     def late(self, applied: Applied, strict: StrictResponses) -> None:
-        """Each put of a series, too: they have revisions of their own, and a refused one waits for no release."""
+        """A series is answered put by put: each put has its own revision, and a refused one waits for no release."""
         places = self._held if self.state is WriteState.HELD else range(len(self.writes))
         for place in places:
             write, result = self.writes[place], applied.results[place]

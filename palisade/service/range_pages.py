@@ -85,8 +85,8 @@ async def read_first_keys(store: MetaStore, request: Range) -> RangeResult:
 
 
 async def read_arranged(store: MetaStore, request: Range) -> RangeResult:
-    """A range for which `needs_all` holds, at one revision, read in pages as well. A limit bounds what is kept of it;
-    without one, the result is sorted in one turn."""
+    """A range for which `needs_all` holds, at one revision, read in pages as well. A limit bounds the number of rows
+    in memory; without one, all rows are sorted in one turn."""
     values = not request.keys_only or request.sort_target is SortTarget.VALUE
     plain = Range(request.key, request.range_end, revision=request.revision, keys_only=not values, exact_count=False)
     page = first = await read_pages(store, plain, ARRANGED_BYTES)

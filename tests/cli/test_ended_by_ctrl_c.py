@@ -65,7 +65,7 @@ def test_watch_of_a_future_revision_names_the_newest_one(
     monkeypatch.setattr(watch_module, "silence_s", lambda: 0.0)
     monkeypatch.setattr(watch_module, "warn_of_future", ended_afterwards)
     result = run("watch", "/w", "--start-revision", str(newest + ahead))
-    text = f"palisade watch: revision {newest + ahead} is in the future, the newest is {newest}: earlier changes"
+    text = f"palisade watch: revision {newest + ahead} is in the future, the newest is {newest}; changes before"
     assert (result.exit_code, text in result.stderr) == (130, printed)
 
 

@@ -63,6 +63,6 @@ class _Connection(asyncio.Protocol):
         self.close()
 
     def close(self) -> None:
-        """After what was written is sent."""
+        """Closes once everything written is sent."""
         if self._transport is not None:
             self._transport.close()

@@ -109,7 +109,7 @@ def incarnation_text(found: tuple[str, str]) -> str:
 
 
 async def incarnations(cluster: Members, node: str) -> tuple[str, str]:
-    """Whether it is in the Raft group and in the logical topology, as n1 sees them."""
+    """Its incarnation in the Raft group and in the logical topology, as n1 sees them; empty where it is not."""
     members = (await cluster["n1"].get("/v1/members")).get("members", [])
     rows = (await cluster["n1"].get("/v1/topology")).get("logical", [])
     in_group = [row["incarnation"] for row in members if row["id"] == node]

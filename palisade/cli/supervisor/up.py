@@ -210,7 +210,7 @@ class StopRequest:
             self._cluster.kill()
             return
         self.asked.set()
-        text = f"{number.name}: stopping the nodes (once more: at once)"
+        text = f"{number.name}: stopping the nodes (a second signal kills them)"
         self._screen.show(SupervisorEvent("stopping", text, {"signal": number.name}))
 
 
