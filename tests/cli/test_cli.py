@@ -129,7 +129,7 @@ def test_watch_prints_history_in_order(run: Run) -> None:
 
 
 def test_watch_that_ends_by_itself_leaves_nothing_on_stderr(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """A traceback of what it had cancelled stood there (issue 16)."""
+    """stderr had the traceback of a task that the watch had cancelled (issue 16)."""
     first = printed(run("put", "/w", "1", "--json"))["revision"]
     result = run("watch", "/w", "--start-revision", str(first), "--revisions", "1")
     gc.collect()

@@ -1,5 +1,5 @@
 """Ten thousand silent connections: the node continues to serve, and its memory stays bounded (scenarios.md,
-"Everywhere"). Its behaviour at the limit of connections is tested in test_disk.py and node/test_connection_limit.py."""
+"Everywhere"). Its behaviour at the limit of connections is tested in test_disk.py and base/test_connection_limit.py."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def test_day_content_matches_its_digest_in_the_catalog(tmp_path: Path) -> 
 
 
 async def test_table_is_cached_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen in tests/e2e/test_segments.py: a node that tried again and again kept the old table in memory forever."""
+    """Found by an end-to-end test: a node that tried again and again kept the old table in memory forever."""
     reads: list[int] = []
     real = module.read_rows
     monkeypatch.setattr(module, "read_rows", lambda *given: (reads.append(1), real(*given))[1])

@@ -14,8 +14,8 @@ from tests.support.virtual_loop import VirtualLoop
 
 IDLE_S = 10.0
 TIMERS_MAX = 100.0
-"""Per second. They were 188 while a follower looked up to 20 times a second for each duty of the leader, and 134 while
-clients without requests and the connection to the leader did so for themselves."""
+"""Timers per second. There were 188 while a follower looked up to 20 times a second for each duty of the leader, and
+134 while clients without requests and the connection to the leader did so for themselves."""
 
 
 def test_idle_follower_sets_few_timers(monkeypatch: pytest.MonkeyPatch) -> None:

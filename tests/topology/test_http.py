@@ -1,4 +1,4 @@
-"""Joining over HTTP: the node's side (`remote_door.py`) against the cluster's side (`v1_topology.py`) (R9)."""
+"""Joining over HTTP: the node's side (`remote_registrar.py`) against the cluster's side (`v1_topology.py`) (R9)."""
 
 from __future__ import annotations
 
