@@ -30,7 +30,7 @@ from palisade.service.feed_service import FeedAnswers
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import MANY, Patch, Stage, caught_by, with_faults
 
-RESTORED = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5))
+RESTORED = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5), seed=2)
 OF_A_LAGGING_NODE = with_faults(Fault(4.0, Kind.ISOLATE, "n2", "n1", 5.0), Fault(8.0, Kind.BACKUP, "n2", "n1"))
 RUNS_ON = with_faults(Fault(8.5, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5), seed=35)
 """The follower keeps running, and little is lost: the restored cluster soon reaches the revision of its vault."""

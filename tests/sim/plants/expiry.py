@@ -40,7 +40,7 @@ RULES_BEHIND_A_CUT = Stage(
 longer than their leases. Rules change so often that one is taken back meanwhile."""
 
 
-@caught_by("segment copies", on=Stage("expiry", 38))
+@caught_by("segment copies", on=Stage("expiry", 6))
 def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
     """They are not read again directly before the removal, and may have been taken back."""
     patch.setattr(RetentionWorker, "_still", lambda self, name, rules: True)
@@ -76,7 +76,7 @@ def copies_that_a_full_volume_has_not_stored(patch: Patch) -> None:
     patch.setattr(SegmentStore, "put", swallowing)
 
 
-@caught_by("segment rows", on=Stage("expiry", 1, FULL, Settings()))
+@caught_by("segment rows", on=Stage("expiry", 6, FULL, Settings()))
 def rows_that_a_full_volume_has_not_stored(patch: Patch) -> None:
     """They are acknowledged all the same."""
     store = RealtimeLog._store
@@ -90,7 +90,7 @@ def rows_that_a_full_volume_has_not_stored(patch: Patch) -> None:
     patch.setattr(RealtimeLog, "_store", swallowing)
 
 
-@caught_by("segment copies", on=Stage("expiry", 1, DAMAGED, Settings()), says="not that of its record")
+@caught_by("segment copies", on=Stage("expiry", 6, DAMAGED, Settings()), says="not that of its record")
 def reads_of_copies_without_a_check(patch: Patch) -> None:
     """The bytes of a file are not compared with those that were verified."""
 
@@ -103,7 +103,7 @@ def reads_of_copies_without_a_check(patch: Patch) -> None:
     patch.setattr(SegmentStore, "read", read)
 
 
-@caught_by("segment rows", on=Stage("expiry", 9, DAMAGED, Settings()))
+@caught_by("segment rows", on=Stage("expiry", 8, DAMAGED, Settings()))
 def damage_of_a_log_that_counts_as_a_torn_end(patch: Patch) -> None:
     """A start removes the rows from there on, which were acknowledged."""
     patch.setattr(log, "check_torn", lambda data, offset, name, *, replica=False: None)

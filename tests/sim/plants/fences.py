@@ -174,7 +174,7 @@ def objects_that_stay(patch: Patch) -> None:
     patch.setattr(ProcedureEngine, "_end", ended)
 
 
-@caught_by("catalog objects", on=replace(CALM, seed=9), says="(drop-resource) is done")
+@caught_by("catalog objects", on=replace(CALM, seed=6), says="(drop-resource) is done")
 def resources_that_stay(patch: Patch) -> None:
     """Their execution continues after the procedure that drops one is done (seed 000, Tier B)."""
     dropped = KINDS["drop-resource"]

@@ -241,7 +241,7 @@ def stores_that_lose_their_last_flush(patch: Patch) -> None:
     "state machine equality",
     on=Stage(
         "members",
-        4,
+        6,
         tuple(Fault(at, Kind.LEFT_BEHIND, name, "n1", 4.5, 0.4) for at, name in ((1.0, "n2"), (8.0, "n3"))),
         Settings(followers=0, retention=RetentionConfig(revisions=15, log_entries=10)),
     ),

@@ -78,14 +78,14 @@ def replacements_of_half_an_interval(patch: Patch) -> None:
     patch.setattr(Timeline, "_redraw", half)
 
 
-@caught_by("segment lookups", on=Stage("segments", 10), says="which was visible before")
+@caught_by("segment lookups", on=Stage("segments", 12), says="which was visible before")
 def publications_that_are_visible_from_their_first_part(patch: Patch) -> None:
     """Half of a publication is visible before the rest is written."""
     patch.setattr(Manifest, "with_pending", Manifest.with_visible)
     patch.setattr(Manifest, "without_pending", lambda self, generation: self)
 
 
-@caught_by("segment lookups", on=Stage("segments", 9), says="which grows, 0 times")
+@caught_by("segment lookups", on=Stage("segments", 11), says="which grows, 0 times")
 def publications_that_hide_growing_rows(patch: Patch) -> None:
     """A newer version is published while an ingester receives rows of the interval."""
     patch.setattr(publication, "_check_growing", lambda present, segment: None)
