@@ -21,6 +21,8 @@ class Unavailable(RaftError):
     retry = True
 
 
+NO_MAJORITY = "no leader with a majority was found before the deadline; nothing was done, retry"
+"""Of a read or a write that has waited for one until its deadline."""
 NO_LEADER = "this node knows no leader of the group; retry, and see 'palisade status'"
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.errors import NO_MAJORITY, NodeFailed, OutcomeUnknown, RaftError, Unavailable
 from palisade.raftgroup.ports import BATCH, MEMBERSHIP, NO_OP, Entry
 
 log = logging.getLogger(__name__)
@@ -331,4 +331,4 @@ def end_late(proposal: Proposal) -> None:
             )
         )
     else:
-        proposal.end(Unavailable("no leader with a majority was found before the deadline; nothing was done, retry"))
+        proposal.end(Unavailable(NO_MAJORITY))

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 
-from palisade.raftgroup.errors import NodeFailed, NotLeader, RaftError, Unavailable
+from palisade.raftgroup.errors import NO_MAJORITY, NodeFailed, NotLeader, RaftError, Unavailable
 from palisade.raftgroup.leader_rpc import LeaderCalls
 from palisade.raftgroup.ports import Clock
 from palisade.raftgroup.replica import Replica
@@ -79,15 +79,13 @@ class ReadBarrier:
                 async with asyncio.timeout(max(left, 0.001)):
                     return await (self._confirmed_here() if self._replica.leads else self._confirmed_elsewhere())
             except TimeoutError:
-                raise Unavailable(
-                    f"no majority confirmed a leader within {timeout_s:g} s; nothing was done, retry"
-                ) from None
+                raise Unavailable(NO_MAJORITY) from None
             except NodeFailed:
                 raise
             except RaftError as error:
                 if left <= _RETRY_S:
-                    why = "no leader was found before the deadline" if isinstance(error, NotLeader) else str(error)
-                    raise Unavailable(f"{why}; nothing was done, retry") from error
+                    late = isinstance(error, NotLeader)
+                    raise Unavailable(NO_MAJORITY if late else f"{error}; nothing was done, retry") from error
                 await asyncio.sleep(_RETRY_S)
 
     async def _confirmed_here(self) -> int:

@@ -11,7 +11,7 @@ import asyncio
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.state_machine import MetaStore
-from palisade.raftgroup.errors import MembershipRefused, NodeFailed, OutcomeUnknown, Unavailable
+from palisade.raftgroup.errors import NO_MAJORITY, MembershipRefused, NodeFailed, OutcomeUnknown, Unavailable
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
 from palisade.raftgroup.role import RaftRole
@@ -69,9 +69,7 @@ class FakeGroup:
         self.submitted += proposal.weight
         loop = asyncio.get_running_loop()
         if not self.leading:
-            loop.call_later(
-                proposal.timeout_s, proposal.end, Unavailable("no leader with a majority was found before the deadline")
-            )
+            loop.call_later(proposal.timeout_s, proposal.end, Unavailable(NO_MAJORITY))
         elif not self.majority:
             loop.call_later(
                 proposal.timeout_s, proposal.end, OutcomeUnknown("the deadline passed after the command was proposed")
@@ -111,7 +109,7 @@ class FakeGroup:
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
         if not (self.leading and self.majority):
             await asyncio.sleep(timeout_s)
-            raise Unavailable(f"no majority confirmed a leader within {timeout_s:g} s; nothing was done, retry")
+            raise Unavailable(NO_MAJORITY)
         return self._index
 
     # Membership.
