@@ -97,7 +97,8 @@ class NodeRights:
         for need in needs:
             if need.privilege is not Privilege.READ:
                 raise PermissionDenied(
-                    f"a join token does not grant {need}: sign in as a user (--user or PALISADE_USER)"
+                    f"a join token does not grant {need}: sign in as a user (PALISADE_USER, or --user where a command "
+                    "has it)"
                 )
 
 
