@@ -44,5 +44,29 @@ class DirectoryLock:
 
 
 def lock_file(descriptor: int) -> None:
-    """Lock for this process until the file is closed. Raises OSError at once if another process holds the lock."""
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """Lock for this process until the file is closed. Raises OSError at once if another process holds the lock.
+
+    The shared lock of `is_locked`, which lasts microseconds, does not count: a shared lock can be had beside it."""
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def is_locked(directory: Path, file: str = "LOCK") -> bool:
+    """Whether a process holds the `DirectoryLock` of `directory`. False if that cannot be found out."""
+    try:
+        descriptor = os.open(directory / file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

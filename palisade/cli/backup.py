@@ -26,8 +26,6 @@ from palisade.cli.session import (
     UNAVAILABLE,
     CliSession,
     Failure,
-    no_answer,
-    unreachable,
 )
 from palisade.cli.waiting import nothing_shown, progressing, waiting
 from palisade.wire.credentials import header_of
@@ -254,7 +252,7 @@ async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> 
     if wrong and not answers:
         raise wrong[0]
     if not answers:
-        failure = no_answer(reasons) or unreachable(session.endpoints, session.source, reasons=reasons)
+        failure = session.unanswered(reasons)
         later = not {REFUSED_CONNECTION, NOT_INITIALIZED}.issuperset(reasons.values())
         raise NoMembers(f"{failure.message}. Nothing was written", later=later)
     state.leaderless = not any(answer["leader"] for answer in answers)

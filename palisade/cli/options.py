@@ -158,7 +158,17 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         form = output_form(output, as_json=as_json)
         target = find_target(endpoints, os.environ, Path())
-        command(CliSession(target.endpoints, deadline_s, form == "json", None, target.source, form == "csv"), **rest)
+        command(
+            CliSession(
+                target.endpoints,
+                deadline_s,
+                form == "json",
+                source=target.source,
+                as_csv=form == "csv",
+                up_runs=target.up_runs,
+            ),
+            **rest,
+        )
 
     found = with_output(with_session)
     for option in (

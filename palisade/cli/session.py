@@ -38,6 +38,8 @@ INTERRUPTED = 130
 UNSURE = "interrupted: the request may have been executed, or may still be executed"
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 CORRECT = "Correct --user (or PALISADE_USER), or the password"
+UP_STARTS = ", 'palisade up' starts some; if they are starting, retry"
+UP_RUNS = "; 'palisade up' runs in this folder, so its nodes are starting or have ended, as its output shows: retry"
 REFUSED_CONNECTION = "connection refused"
 SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
 """Reasons of addresses at which no node runs, or a frozen one."""
@@ -66,11 +68,13 @@ def unauthenticated(reason: str) -> str:
     """The reason of a node, and what to give or to correct."""
     from palisade.wire.auth_errors import WRONG_PASSWORD
 
-    return f"{reason}. {CORRECT if reason == WRONG_PASSWORD else SIGN_IN}"
+    return f"{reason}. {CORRECT if WRONG_PASSWORD in reason else SIGN_IN}"
 
 
-def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:
-    """The failure for an error of the client; None if the error is a bug. `source`: where the endpoints come from."""
+def failure_of(
+    error: BaseException, endpoints: Sequence[str], source: str = "", *, up_runs: bool = False
+) -> Failure | None:
+    """The failure for an error of the client; None if the error is a bug. `source`, `up_runs`: as of CliSession."""
     from palisade.catalog.errors import CatalogError
     from palisade.cli.cluster_check import OtherCluster
     from palisade.client.claims import NotAcquired
@@ -91,7 +95,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     if isinstance(error, WrongPort):
         return Failure(REFUSED, error.code, f"{error}; correct {source or '--endpoints'}", False)
     if isinstance(error, Unavailable | NodeFailed):
-        start = ", 'palisade up' starts some" if _NOTHING_LISTENS.search(str(error)) else ""
+        start = (UP_RUNS if up_runs else UP_STARTS) if _NOTHING_LISTENS.search(str(error)) else ""
         hint = "" if isinstance(error, NotInitialized) else f"; 'palisade status' shows which nodes answer{start}"
         text = f"{error}{hint}"
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
@@ -110,7 +114,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     if isinstance(error, OtherCluster):
         return Failure(REFUSED, error.code, str(error), False)
     if isinstance(error, OSError | TimeoutError):
-        return of_a_file(error) or unreachable(endpoints, source, error)
+        return of_a_file(error) or unreachable(endpoints, source, error, up_runs=up_runs)
     return None
 
 
@@ -134,7 +138,7 @@ def no_server(error: SegmentsUnavailable, why: str | None = None) -> Failure:
     """`why`: what is known of the segments and their nodes."""
     why = why or f"{counted(len(error.missing), 'segment')} without a server"
     text = (
-        f"UNAVAILABLE: {why}. Start the stopped nodes that have copies of these segments; if no node has a copy, run "
+        f"{why}. Start the stopped nodes that have copies of these segments; if no node has a copy, run "
         "'palisade segments assign'. If no node can fetch one either, as after a restore, copy the old files of the "
         "segments into the folder 'segments' of an assigned node and restart it, or exclude the segments: 'palisade "
         "segments set-replicas DATA_SOURCE 0 SEGMENT' or 'mark-unused'. 'palisade segments nodes' counts missing "
@@ -149,16 +153,18 @@ def unreachable(
     source: str,
     error: BaseException | None = None,
     reasons: Mapping[str, str] = MappingProxyType({}),
+    *,
+    up_runs: bool = False,
 ) -> Failure:
-    """No endpoint answers. `reasons`: why, by address."""
+    """No endpoint answers. `reasons`: why, by address. `up_runs`: as of CliSession."""
     from palisade.client.connection_failures import text_of
 
     reason = f": {reason_of(error)}" if error is not None else ""
     origin = f" ({source})" if source else ""
     text = f"no node answers at {text_of(reasons) or ', '.join(endpoints)}{origin}{reason}"
-    return Failure(
-        UNAVAILABLE, "unreachable", f"{text}; start one with 'palisade up', or give --endpoints. {NO_STREAM}", True
-    )
+    remedy = "start one with 'palisade up' or, if one is starting, retry; or give --endpoints"
+    remedy = f"{text}{UP_RUNS if up_runs else f'; {remedy}'}. {NO_STREAM}"
+    return Failure(UNAVAILABLE, "unreachable", remedy, True)
 
 
 def no_answer(reasons: Mapping[str, str]) -> Failure | None:
@@ -195,7 +201,8 @@ class CliSession:
     """How one command reaches the cluster, and the format of its output.
 
     `endpoints`: 'host:port' of streams. `shown`: the credentials. `source`: where the endpoints come from.
-    `no_answer_remedy`: what else helps if no node can execute the command."""
+    `no_answer_remedy`: what else helps if no node can execute the command. `up_runs`: the endpoints are those of a
+    `palisade up` that runs, so nodes that do not listen may be starting."""
 
     endpoints: Sequence[str]
     deadline_s: float
@@ -204,6 +211,7 @@ class CliSession:
     source: str = ""
     as_csv: bool = False
     no_answer_remedy: str = ""
+    up_runs: bool = False
 
     def with_credentials(self, shown: Credentials | None) -> CliSession:
         return replace(self, shown=shown)
@@ -241,7 +249,7 @@ class CliSession:
             unreached: dict[str, str] = {}
             async with self.notice_of_check(unreached):
                 endpoints = await self.checked_endpoints(unreached)
-            credentials, waits = self.shown, waits_for_nodes
+            credentials, waits = self.shown, waits_for_nodes or self.up_runs
             client = Client(endpoints, timeout_s=self.deadline_s, credentials=credentials, wait_for_nodes=waits)
             client.add_unreached(unreached)
             async with client:
@@ -293,7 +301,7 @@ class CliSession:
         except BrokenPipeError:
             self.leave_closed_pipe()
         except Exception as error:
-            failure = failure_of(error, self.endpoints, self.source)
+            failure = failure_of(error, self.endpoints, self.source, up_runs=self.up_runs)
             if failure is None:
                 raise
             self.fail(failure)
@@ -326,7 +334,12 @@ class CliSession:
 
     def unreachable(self, reasons: Mapping[str, str] = MappingProxyType({})) -> NoReturn:
         """Fails because no node answers. `reasons`: why, by address."""
-        self.fail(no_answer(reasons) or unreachable(self.endpoints, self.source, reasons=reasons))
+        self.fail(self.unanswered(reasons))
+
+    def unanswered(self, reasons: Mapping[str, str] = MappingProxyType({})) -> Failure:
+        """The failure of a command that no node answers. `reasons`: why, by address."""
+        nothing = unreachable(self.endpoints, self.source, reasons=reasons, up_runs=self.up_runs)
+        return no_answer(reasons) or nothing
 
     def answer(self, shape: Any, text: str) -> None:
         """Prints the result as JSON, as CSV of the fields that are single values, or as text."""
@@ -363,6 +376,11 @@ class CliSession:
         """Prints a remark on stderr; not with --json, where stderr is for one object."""
         if not self.as_json:
             print(f"palisade: {text}", file=sys.stderr)
+
+    def note_on_terminal(self, text: str) -> None:
+        """As `note`, only on a terminal: for a result that is not an error, such as an empty one."""
+        if sys.stderr.isatty() and not self.as_csv:
+            self.note(text)
 
     @contextlib.contextmanager
     def note_after_ctrl_c(self, text: Callable[[], str | None]) -> Iterator[None]:

@@ -7,7 +7,8 @@ The first of these applies:
 3. the local cluster in the folder `.palisade` of the working directory, as `palisade up` has formatted it
 4. the ports of `palisade up`: 127.0.0.1:7601, 7602, 7603
 
-The local cluster is used even if it is stopped: then the command fails, and never reaches another cluster.
+The local cluster is used even if it is stopped: then the command fails, and never reaches another cluster. While its
+`palisade up` runs, commands wait for nodes that do not listen yet.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.base.address import STREAM_EXAMPLE, Address, AddressError
+from palisade.base.directory_lock import is_locked
 from palisade.base.network_reason import reason_of
 
 if TYPE_CHECKING:
@@ -37,11 +39,13 @@ DEFAULT_HTTP = "127.0.0.1:7401"
 class ClusterTarget:
     """`endpoints`: 'host:port' of streams. `http`: an HTTP address if one is known without a request.
 
-    `source`: where they come from, for error messages."""
+    `source`: where they come from, for error messages. `up_runs`: they are those of a `palisade up` that runs, so a
+    node that does not listen may be starting."""
 
     endpoints: tuple[str, ...]
     source: str
     http: str | None = None
+    up_runs: bool = False
 
 
 def find_target(given: tuple[str, ...] | None, environ: Mapping[str, str], folder: Path) -> ClusterTarget:
@@ -58,7 +62,8 @@ def find_target(given: tuple[str, ...] | None, environ: Mapping[str, str], folde
     if local is not None:
         members = local.members()
         streams = tuple(str(member.stream) for member in members)
-        return ClusterTarget(streams, f"the cluster in {LOCAL_FOLDER}", str(members[0].http))
+        up_runs = is_locked(folder / LOCAL_FOLDER)
+        return ClusterTarget(streams, f"the cluster in {LOCAL_FOLDER}", str(members[0].http), up_runs)
     return ClusterTarget(DEFAULT, "the default", DEFAULT_HTTP)
 
 

@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from palisade.base.directory_lock import DirectoryLock
 from palisade.cli.cluster_check import check_streams
 from palisade.cli.credentials import token_file_text
 from palisade.cli.main import main
@@ -72,6 +73,23 @@ def test_commands_find_the_local_cluster_of_the_working_directory(
         result = invoke(*command, "--timeout", "0.3", **PASSWORD)
         assert result.exit_code == 3, result.output
         assert "127.0.0.1:861" in result.stderr
+
+
+def test_commands_wait_for_nodes_that_a_running_up_is_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands failed at once, and proposed to start 'palisade up', which was starting its nodes."""
+    formatted(tmp_path, 8410)
+    monkeypatch.chdir(tmp_path)
+    commands = (["get", "/a"], ["status"], ["backup", "file"])
+    for command in commands:
+        assert "'palisade up' runs" not in invoke(*command, "--timeout", "0.3").stderr
+    lock = DirectoryLock(tmp_path / ".palisade", RuntimeError)
+    for command in commands:
+        result = invoke(*command, "--timeout", "0.3")
+        assert result.exit_code == 3, result.output
+        assert "'palisade up' runs in this folder, so its nodes are starting" in result.stderr
+        assert "starts some" not in result.stderr
+        assert "start one with" not in result.stderr
+    lock.release()
 
 
 def test_login_asks_the_cluster_of_the_variable(node: CliNode) -> None:
