@@ -33,8 +33,9 @@ class Marker:
             make_directory(path)
             found = sorted(entry.name for entry in path.iterdir() if entry.name not in OURS | {self._beside.name})
         except OSError as error:
+            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
             raise FolderError(
-                f"{path} can't be used as a data folder: {error.strerror}; fix that, or give another one"
+                f"{path} can't be used as a data folder: {reason}; fix that, or give another one"
             ) from None
         if found and name not in found:
             shown = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")

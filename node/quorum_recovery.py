@@ -23,12 +23,13 @@ from palisade.vault.errors import VaultUnusable
 
 @dataclass(frozen=True, slots=True)
 class QuorumRecovery:
-    """`done` False: a preview; nothing was changed."""
+    """`done` False: a preview; nothing was changed. `vault_aside`: where the vault of the earlier history is now."""
 
     survivor: Survivor
     revision: int
     generation: int
     done: bool
+    vault_aside: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,6 +40,7 @@ class QuorumRecovery:
             "revision": self.revision,
             "generation": self.generation,
             "lost_members": list(self.survivor.lost),
+            "vault_aside": str(self.vault_aside) if self.vault_aside else None,
             "done": self.done,
         }
 
@@ -68,11 +70,12 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
             at = preview(journal, store, random.SystemRandom())
         finally:
             store.close()
+        aside = None
         if confirm is not None:
             vault = _vault_of(data_dir)
             await continue_alone(journal, at)
-            _put_aside(vault, at.survivor.member)
-        return QuorumRecovery(at.survivor, at.revision, at.generation, confirm is not None)
+            aside = _put_aside(vault, at.survivor.member)
+        return QuorumRecovery(at.survivor, at.revision, at.generation, confirm is not None, aside)
     finally:
         journal.close()
 
@@ -87,13 +90,13 @@ def _vault_of(data_dir: Path) -> VaultDirectory | None:
     return vault
 
 
-def _put_aside(vault: VaultDirectory | None, member: str) -> None:
-    """The vault belongs to the earlier history, and the next start would refuse it; the operator has already
-    decided."""
+def _put_aside(vault: VaultDirectory | None, member: str) -> Path | None:
+    """The new path. The vault belongs to the earlier history, and the next start would refuse it; the operator has
+    already decided."""
     if vault is None:
-        return
+        return None
     try:
-        vault.put_aside()
+        return vault.put_aside()
     except VaultUnusable as error:
         raise FolderError(
             f"{member} is the only voter now, but {error}. Fix that, then move the vault aside: palisade vault reset "

@@ -102,6 +102,10 @@ class VaultDirectory:
     def sync(self) -> None:
         sync_directory(self.path)
 
+    def asides(self) -> list[Path]:
+        """The vaults that `put_aside` has renamed. Raises OSError."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.aside-*"))
+
     def put_aside(self) -> Path:
         """Rename the folder to a free name, so that the next start creates a new vault. Returns the new path.
 

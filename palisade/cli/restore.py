@@ -220,9 +220,10 @@ def text_of(found: QuorumRecovery) -> str:
     holds = f"holds revision {found.revision} or more (last term {survivor.last_term}, index {survivor.last_index})"
     lost = ", ".join(survivor.lost) or "no other member"
     if found.done:
+        aside = f". Its vault of the earlier generation was put aside: {found.vault_aside}" if found.vault_aside else ""
         return (
             f"{survivor.member} {holds} and is the only voter of {survivor.cluster}, generation {found.generation}; "
-            f"start it as usual. {lost} can rejoin only with --join and an empty data folder"
+            f"start it as usual. {lost} can rejoin only with --join and an empty data folder{aside}"
         )
     return (
         f"{survivor.member} {holds}. With --confirm {survivor.cluster} it continues alone, in generation "

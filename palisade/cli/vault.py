@@ -51,15 +51,21 @@ def vault_options(command: Command) -> Command:
 
 def require_vault(session: CliSession, data_dir: Path) -> None:
     """Fails if there is none. VaultForeign would name the folder of the vault, but the option takes the data folder."""
-    from palisade.vault.directory import DATA
+    from palisade.vault.directory import DATA, VaultDirectory
 
     try:
         if (data_dir / "vault" / DATA).is_file():
             return
         place = f"vault in the data folder {data_dir}" if data_dir.is_dir() else f"folder {data_dir}"
+        if data_dir.exists() and not data_dir.is_dir():
+            raise click.UsageError(f"--data-dir: {data_dir} is a file; give the data folder of a node")
+        asides = VaultDirectory(data_dir / "vault").asides()
     except OSError:
         return  # the command reports what it cannot read
     text = f"there is no {place}: give the data folder of a node that has recovered (its --data-dir)"
+    if asides:
+        names = ", ".join(map(str, asides))
+        text = f"there is no {place}, only what was put aside: {names}. To read one, move it to F/vault, give F"
     session.fail(Failure(REFUSED, "vault-foreign", text, False))
 
 

@@ -113,6 +113,7 @@ def test_old_vault_is_renamed_completely(folder: Path) -> None:
     assert untouched(folder)
     done = run(folder, "--confirm", "c1")
     assert (done["done"], done["generation"], done["lost_members"]) == (True, 2, ["n2", "n3"])
+    assert done["vault_aside"] == str(folder / "vault.aside-1")
     assert asides(folder) == ["vault.aside-1"]
     aside = read_vault(folder / "vault.aside-1")
     assert (aside.revision, items_of(aside)) == (4, items)

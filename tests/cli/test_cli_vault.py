@@ -159,3 +159,18 @@ def test_data_folder_without_a_vault_is_refused_with_what_to_give(command: str, 
         assert error["message"].startswith(text.format(data_dir))
         assert error["message"].endswith("(its --data-dir)")
     assert not (tmp_path / "nodir").exists()
+
+
+def test_vault_that_was_put_aside_is_named(tmp_path: Path) -> None:
+    """After recover-quorum, verify and export did not find a vault."""
+    (tmp_path / "vault.aside-1").mkdir()
+    message = said("verify", "--data-dir", str(tmp_path), exit_code=1)["error"]["message"]
+    assert f"only what was put aside: {tmp_path / 'vault.aside-1'}" in message
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "export", "reset"])
+def test_file_in_place_of_a_data_folder_is_wrong_usage(command: str, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    more = [str(tmp_path / "file")] if command == "export" else []
+    error = said(command, *more, "--data-dir", str(tmp_path / "f"), exit_code=2)["error"]
+    assert f"{tmp_path / 'f'} is a file; give the data folder of a node" in error["message"]
