@@ -111,20 +111,26 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
             raise
         stopped_with = INTERRUPTED
     found = bench.figures()
+    reason = None if found.done else why_unanswered(session, bench.unanswered)
     if bench.measures or session.as_json:
         session.rows(
-            shape_of(plan, found, bench.left, stopped_with > 0),
+            shape_of(plan, found, bench.left, stopped_with > 0, reason),
             [f"bench {plan.what}", "value"],
             rows_of(found, "" if session.as_csv else ","),
         )
-    if bench.unanswered is not None and not (found.done or session.as_json):
-        failure = failure_of(bench.unanswered, session.endpoints, session.source)
-        why = bench.unanswered if failure is None else failure.message
-        click.echo(f"palisade bench: no request succeeded: {why}", err=True)
+    if reason is not None and not session.as_json:
+        click.echo(f"palisade bench: no request succeeded: {reason}", err=True)
     if bench.left is not None and not session.as_json:
         click.echo(f"palisade bench: {bench.left.text()}", err=True)
     if stopped_with or not found.done:
         sys.exit(stopped_with or UNAVAILABLE)
+
+
+def why_unanswered(session: CliSession, error: Exception | None) -> str | None:
+    if error is None:
+        return None
+    failure = failure_of(error, session.endpoints, session.source)
+    return str(error) if failure is None else failure.message
 
 
 def with_keys(failure: Failure, left: KeysLeft, as_json: bool) -> Failure:
@@ -141,7 +147,9 @@ def rows_of(found: Figures, thousands: str) -> list[tuple[str, str]]:
     return rows + [(f"{name}, ms", f"{value:.2f}") for name, value in found.latencies_ms().items()]
 
 
-def shape_of(plan: BenchPlan, found: Figures, left: KeysLeft | None, interrupted: bool) -> dict[str, Any]:
+def shape_of(
+    plan: BenchPlan, found: Figures, left: KeysLeft | None, interrupted: bool, reason: str | None
+) -> dict[str, Any]:
     return {
         "bench": plan.what,
         "clients": plan.clients,
@@ -154,5 +162,6 @@ def shape_of(plan: BenchPlan, found: Figures, left: KeysLeft | None, interrupted
         "per_s": round(found.per_s, 1),
         "latency_ms": found.latencies_ms(),
         "interrupted": interrupted,
+        "reason": reason,
         "keys_left": left.shape() if left else None,
     }

@@ -85,6 +85,15 @@ def test_bench_without_any_success_has_a_reason(run: Run, node: CliNode) -> None
     assert "deadline" in result.stderr
 
 
+def test_object_of_bench_without_any_success_has_a_reason(run: Run, node: CliNode) -> None:
+    node.do(lambda: vars(node.group).update(majority=False))
+    result = run("bench", "put", "--total", "4", "--clients", "4", "--timeout", "1.5", "--json")
+    node.do(lambda: vars(node.group).update(majority=True))
+    assert result.exit_code == 3
+    assert "deadline" in json.loads(result.stdout)["reason"]
+    assert json.loads(run("bench", "put", "--total", "4", "--json").stdout)["reason"] is None
+
+
 def test_bench_without_keys_that_remain_has_none_in_its_object(run: Run) -> None:
     assert json.loads(run("bench", "put", "--total", "4", "--json").output)["keys_left"] is None
 
