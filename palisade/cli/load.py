@@ -17,7 +17,7 @@ from palisade.cli.input_file import STDIN, hint_at_terminal
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
-from palisade.cli.session import REFUSED, CliSession, Failure
+from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
     from palisade.catalog.demo.entries import CatalogEntry
@@ -56,6 +56,9 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         with shown_while_reading(session, what, reading):
             catalog = read_demo(data) if what == DEMO else None
             entries = entries_of(what, reading) if catalog is None else []
+    except KeyboardInterrupt:
+        session.note("nothing was written")
+        sys.exit(INTERRUPTED)
     except (DataSetError, LineError, OSError) as error:
         session.fail(Failure(REFUSED, "bad-input", f"{what}: {reason_of(error)}; nothing was written", False))
 
@@ -81,7 +84,7 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
 
     def remark() -> str | None:
         if not total:
-            return None
+            return None if catalog is not None else "nothing was written"
         done = f"at least {written:,} of {total:,} entries were" if written else "some entries may have been"
         return f"{done} written; repeat the command to continue"
 

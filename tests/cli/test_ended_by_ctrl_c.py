@@ -157,6 +157,18 @@ def test_load_counts_the_entries_that_are_written(
     assert result.stderr == f"palisade: {remark}; repeat the command to continue\n"
 
 
+def test_load_that_ends_while_it_parses_lines_has_written_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    (tmp_path / "rows").write_text('{"key": "/n/1", "value": "x"}')
+    monkeypatch.setattr("palisade.cli.load.read_entries", interrupted)
+    result = run("load", str(tmp_path / "rows"))
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "palisade: nothing was written\n")
+
+
 def test_backup_reports_that_its_file_was_not_written(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

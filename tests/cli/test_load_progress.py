@@ -86,9 +86,9 @@ def test_terminal_at_which_the_input_is_typed_shows_no_progress(load: Load, monk
     assert not isinstance(load_module.shown_while_reading(session, "some.ndjson", progress), nullcontext)
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_load_that_is_interrupted_while_it_reads_prints_nothing(
-    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+@pytest.mark.parametrize(("more", "note"), [((), "palisade: nothing was written\n"), (("--json",), "")])
+def test_load_that_is_interrupted_while_it_reads_has_no_result(
+    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], note: str
 ) -> None:
     """It printed an empty line, which is not an object (`palisade load flights --json` in a pipe)."""
 
@@ -97,4 +97,4 @@ def test_load_that_is_interrupted_while_it_reads_prints_nothing(
 
     monkeypatch.setattr("palisade.client.bulk_load.read_demo", interrupted)
     shown = CliRunner().invoke(main, ["load", "flights", *more])
-    assert (shown.exit_code, shown.output) == (130, "")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (130, "", note)
