@@ -12,6 +12,7 @@ from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
 from palisade.cli.input_file import InputFile
+from palisade.cli.ls import none_begins_with
 from palisade.cli.numbers import NumberCommand, WholeNumber
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease, serializable_option
 from palisade.cli.printing import print_bytes, print_json, readable
@@ -183,6 +184,8 @@ def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: 
                 session.fail(replace(failure, message=f"{failure.message}; {text}"))
 
     session.call(show, notice=False)
+    if not output.printed:
+        session.note_on_terminal(none_begins_with(key) if options["prefix"] else "no key is in this range")
     if output.more and not session.as_json:
         click.echo(f"{output.printed} of {counted(output.count, 'key')}; --limit omitted the others", err=True)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from palisade.base.key_text import key_text
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
@@ -30,23 +31,29 @@ def ls(session: CliSession, prefix: bytes, recursive: bool) -> None:
     palisade ls /catalog/airlines/
     """
 
-    async def find(client: Any) -> tuple[int, list[str]]:
+    async def find(client: Any) -> tuple[int, list[str], bool]:
         shown = list[str]()
-        revision = 0
+        revision, empty = 0, True
         async with session.notice_of(client) as erase:
             async for at, names in names_below(client, prefix, recursive):
-                revision = at
+                revision, empty = at, empty and not names
                 part = [readable(name) for name in names]
                 if session.as_json or session.as_csv:
                     shown += part
                 elif part:
                     erase()
                     print("\n".join(part))
-        return revision, shown
+        return revision, shown, empty
 
-    revision, shown = session.call(find, notice=False)
+    revision, shown, empty = session.call(find, notice=False)
+    if empty:
+        session.note_on_terminal(none_begins_with(prefix))
     if session.as_json or session.as_csv:
         session.rows({"revision": revision, "names": shown}, ["name"], [[name] for name in shown])
+
+
+def none_begins_with(prefix: bytes) -> str:
+    return f"no key begins with {key_text(prefix)}" if prefix else "there is no key"
 
 
 async def names_below(client: Any, prefix: bytes, recursive: bool) -> AsyncIterator[tuple[int, list[bytes]]]:

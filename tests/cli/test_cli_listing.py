@@ -89,6 +89,26 @@ def test_ls_recursive_lists_all_keys(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert run("ls", "/b", "-o", "csv").stdout == "name\n/b\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        (("ls", "/none"), "palisade: no key begins with /none\n"),
+        (("get", "/none", "--prefix"), "palisade: no key begins with /none\n"),
+        (("get", "/none", "/nonf"), "palisade: no key is in this range\n"),
+        (("ls", "/a"), ""),
+        (("get", "/a", "--prefix", "--json"), ""),
+        (("ls", "/none", "--json"), ""),
+    ],
+)
+def test_terminal_has_a_note_if_there_are_no_keys(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], note: str
+) -> None:
+    """A mistyped prefix printed nothing."""
+    assert run(*command).stderr == ""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert run(*command).stderr == note
+
+
 def test_get_prints_a_range_like_range(run: Run) -> None:
     for options in (["/a/", "--prefix"], ["/a", "/b"], ["/b", "--from-key"], ["", "--prefix", "--limit", "2"]):
         assert run("get", *options).stdout == run("range", *options).stdout != ""
