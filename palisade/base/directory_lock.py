@@ -9,6 +9,9 @@ from pathlib import Path
 
 from palisade.base.durable_files import make_directory
 
+TRIES = 100
+"""Of a lock beside a shared one. Whoever holds that for longer is another program."""
+
 
 class DirectoryLock:
     """Creates the directory, durably, and holds a lock on `<directory>/<file>`.
@@ -47,12 +50,13 @@ def lock_file(descriptor: int) -> None:
     """Lock for this process until the file is closed. Raises OSError at once if another process holds the lock.
 
     The shared lock of `is_locked`, which lasts microseconds, does not count: a shared lock can be had beside it."""
-    while True:
+    for _ in range(TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_locked(directory: Path, file: str = "LOCK") -> bool:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 3.0
 HAS_COPIES = "segments are assigned to it as before"
+REMARK_S = 0.5
+"""How long a node is waited for whose answer is only needed for a remark."""
 SHOWN = 3
 """How many segments a remark names."""
 HAS_NONE = "it had no segments and was given none; repeat the command when it answers"
@@ -183,7 +185,7 @@ async def keepers(client: Any, deadline_s: float, silent: dict[str, str], unansw
 
 async def too_few_keepers(client: Any, replicas: int, deadline_s: float) -> str | None:
     """The remark if fewer nodes than `replicas` store segments, as far as is known: a node that does not answer counts
-    as one that does. None, too, if the cluster does not answer: this is a remark, and no reason to fail."""
+    as one that does. None, too, if the cluster does not answer: a remark is no reason to fail, or to wait for long."""
     from palisade.base.errors import PalisadeError
 
     if replicas <= 1:
@@ -191,7 +193,7 @@ async def too_few_keepers(client: Any, replicas: int, deadline_s: float) -> str 
     try:
         async with asyncio.timeout(deadline_s):
             topology = await client.topology()
-            found = await ask_all(addresses_in(topology), deadline_s)
+            found = await ask_all(addresses_in(topology), min(REMARK_S, deadline_s))
     except (PalisadeError, OSError):
         return None
     known = {row["id"] for view in ("physical", "logical") for row in topology[view]}
