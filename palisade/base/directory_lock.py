@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from palisade.base.durable_files import make_directory
 
-TRIES = 100
-"""Of a lock beside a shared one. Whoever holds that for longer is another program."""
+TRIES, PAUSE_S = 1_000, 0.001
+"""Of a lock beside a shared one. Only another program holds that for longer."""
 
 
 class DirectoryLock:
@@ -56,6 +57,7 @@ def lock_file(descriptor: int) -> None:
             return
         except BlockingIOError:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            time.sleep(PAUSE_S)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -65,7 +65,10 @@ def require_vault(session: CliSession, data_dir: Path) -> None:
     text = f"there is no {place}: give the data folder of a node that has recovered (its --data-dir)"
     if asides:
         names = ", ".join(map(str, asides))
-        text = f"there is no {place}, only what was put aside: {names}. To examine one, move it to an empty folder as its subfolder 'vault'"
+        text = (
+            f"there is no {place}, only what was put aside: {names}. To examine one, move it to an empty folder as its "
+            "subfolder 'vault'"
+        )
     session.fail(Failure(REFUSED, "vault-foreign", text, False))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from palisade.base import directory_lock
 from palisade.base.directory_lock import DirectoryLock, is_locked
 
 
@@ -30,3 +31,15 @@ def test_question_whether_a_lock_is_held_does_not_refuse_an_owner(tmp_path: Path
     fcntl.flock(asking, fcntl.LOCK_SH)
     threading.Timer(0.05, os.close, [asking]).start()
     DirectoryLock(tmp_path, RuntimeError).release()
+
+
+def test_shared_lock_of_another_program_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory_lock, "TRIES", 3)
+    DirectoryLock(tmp_path, RuntimeError).release()
+    other = os.open(tmp_path / "LOCK", os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_SH)
+    with pytest.raises(RuntimeError, match="is in use by another process"):
+        DirectoryLock(tmp_path, RuntimeError)
+    os.close(other)
