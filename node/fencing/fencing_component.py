@@ -79,7 +79,7 @@ class FencingComponent(Component):
         self._member = of_member
         self.listeners: dict[str, Listener] = {}
         self.holder: LeaseClient | None = None
-        self.reads = FencedReads(ask)
+        self.reads = FencedReads(ask, self._lacks_leader)
         self.link: LeaderLink | None = None
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
@@ -102,6 +102,10 @@ class FencingComponent(Component):
 
     def closing(self) -> None:
         self.reads.close()
+
+    def _lacks_leader(self) -> bool:
+        linked = self.link is not None and self.link.at is not None
+        return not (linked or self._route.leads_here() or self._route.leader() is not None)
 
     # As a component
 

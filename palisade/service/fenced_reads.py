@@ -25,11 +25,15 @@ Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
 T = TypeVar("T", ShownPage, Rows)
 
 
-class FencedReads:
-    """`ask`: for regions whose policy is to ask the cluster; None without a cluster to ask."""
+WITHOUT_LEADER = "This node knows no leader: a majority of the cluster may be missing"
 
-    def __init__(self, ask: Ask | None = None) -> None:
-        self.ask = ask
+
+class FencedReads:
+    """`ask`: for regions whose policy is to ask the cluster; None without a cluster to ask. `lacks_leader`: whether the
+    node knows no leader, without which it gets no lease."""
+
+    def __init__(self, ask: Ask | None = None, lacks_leader: Callable[[], bool] = lambda: False) -> None:
+        self.ask, self._lacks_leader = ask, lacks_leader
         self._reader: FollowerReader | None = None
         self.at_once: Callable[[bytes], ShownPage | None] = not_open
         """That of the reader: None if the read requires waiting or a policy: use `read`. Raises VaultError."""
@@ -105,6 +109,8 @@ class FencedReads:
             found = await reading
         except ReadRefused as error:
             self.ended[_ENDS[type(error)]] += 1
+            if isinstance(error, Fenced) and self._lacks_leader():
+                raise Fenced(f"{error}. {WITHOUT_LEADER}") from None
             raise
         self.ended[found.origin.value] += 1
         return found

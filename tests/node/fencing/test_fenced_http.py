@@ -24,7 +24,7 @@ from palisade.metastore.requests import DeleteRange, Put
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.cluster_fallback import asks_a_member, asks_own_cluster
-from palisade.service.fenced_reads import FencedReads
+from palisade.service.fenced_reads import WITHOUT_LEADER, FencedReads
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
 from palisade.vault.errors import Fenced
@@ -57,7 +57,8 @@ class Node:
         self.vault = Vault(MemoryBackend(), self.page)
         self.asked: list[tuple[bytes, bytes | None, int]] = []
         self.cluster: dict[bytes, bytes] | None = {b"/r/a": b"2", DENY.encode(): b"yes"}
-        self.reads = FencedReads(self.ask)
+        self.leaderless = False
+        self.reads = FencedReads(self.ask, lambda: self.leaderless)
         self._moved = asyncio.Event()
         follow(self.vault, self.driver)
         self.vault.staging.release(self.driver.store.revision)
@@ -337,6 +338,18 @@ async def test_reads_before_open_and_after_close_are_refused(asking: ClientSessi
         assert (status, found["code"], found["retry"]) == (503, "fenced", True)
     with pytest.raises(Fenced):
         await FencedReads().read(b"a")
+
+
+async def test_refused_read_of_a_node_without_a_leader_has_that_reason(asking: ClientSession, node: Node) -> None:
+    """Without a majority, it had "it has no lease yet" as the only reason."""
+    node.page.refuse()
+    for path in ("/v1/fenced//s/a", "/v1/fenced?prefix=/s/"):
+        assert WITHOUT_LEADER not in (await get(asking, path))[2].get("detail", "")
+    node.leaderless = True
+    for path in ("/v1/fenced//s/a", "/v1/fenced?prefix=/s/"):
+        status, _, found = await get(asking, path)
+        assert (status, found["code"]) == (503, "fenced")
+        assert found["detail"].endswith(f". {WITHOUT_LEADER}")
 
 
 async def test_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup) -> None:
