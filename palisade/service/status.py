@@ -166,21 +166,28 @@ def wait_line(wait: Mapping[str, Any]) -> str:
 
 
 def fenced_of(rows: Sequence[Row]) -> list[str]:
-    """A line for each node that is ready, as `/readyz` defines it, but serves no reads from its vault yet."""
-    lines = []
+    """The nodes that are ready, as `/readyz` defines it, but serve no reads from their vaults yet: a line for those
+    with the same reason."""
+    alike: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         fencing = row.get("fencing")
         if row.get("ready") and fencing and not fencing.get("serves", True):
-            state = f"{row['id']} is ready, but serves no reads from its vault: fence {fencing['state']}"
             revisions = f"LV {cell(row, 'vault')}, LM {cell(row, 'revision')}"
-            lines.append(f"{state} ({fencing['why_not']}); {revisions}")
-    return lines
+            alike.setdefault((f"fence {fencing['state']} ({fencing['why_not']})", revisions), []).append(row["id"])
+    return [
+        f"{', '.join(ids)} {'is ready, but serves' if len(ids) == 1 else 'are ready, but serve'} no reads from "
+        f"{'its vault' if len(ids) == 1 else 'their vaults'}: {why}; {revisions}"
+        for (why, revisions), ids in alike.items()
+    ]
 
 
 def refusals_of(rows: Sequence[Row]) -> list[str]:
-    """A line for each member that refuses the connections of another one."""
+    """The members that refuse the connections of another one: a line for those with the same reason."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for member, reason in (row.get("refused_by") or {}).items():
+            alike.setdefault((row["id"], reason), []).append(member)
     return [
-        f"{member} refuses {row['id']}: {reason}"
-        for row in rows
-        for member, reason in (row.get("refused_by") or {}).items()
+        f"{', '.join(members)} {'refuses' if len(members) == 1 else 'refuse'} {node}: {reason}"
+        for (node, reason), members in alike.items()
     ]

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
 from palisade.client import Client
+from palisade.service.status import fenced_of, refusals_of
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
@@ -176,6 +177,21 @@ def test_status_explains_that_a_ready_node_does_not_serve_its_vault(run: Run, sh
     line = r"n1 is ready, but serves no reads from its vault: fence recovering \(its lease has run out\); LV 5"
     assert re.search(rf"^{line},530, LM \d+$", run("status").stderr, re.M)
     assert run("status", "--json").stderr == ""
+
+
+def test_status_has_one_line_for_nodes_with_the_same_reason() -> None:
+    """After recover-quorum, the same sentence stood three times."""
+    fencing = {"state": "recovering", "serves": False, "why_not": "it has no lease yet"}
+    rows = [
+        {"id": node, "ready": True, "revision": 5, "fencing": {**fencing, "applied": lv}, "refused_by": refused_by}
+        for node, lv, refused_by in (("n1", 4, {"n2": "older", "n3": "older"}), ("n2", 4, {}), ("n3", 3, {"n1": "old"}))
+    ]
+    why = "fence recovering (it has no lease yet); LV"
+    assert fenced_of(rows) == [
+        f"n1, n2 are ready, but serve no reads from their vaults: {why} 4, LM 5",
+        f"n3 is ready, but serves no reads from its vault: {why} 3, LM 5",
+    ]
+    assert refusals_of(rows) == ["n2, n3 refuse n1: older", "n1 refuses n3: old"]
 
 
 def test_status_has_fencing_columns_and_waits(run: Run) -> None:
