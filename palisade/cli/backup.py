@@ -148,7 +148,6 @@ class BackupState:
     url: str = ""
     leaderless: bool = False
     received: int = 0
-    total: int | None = None
     before_bar: Callable[[], None] = nothing_shown
 
     @property
@@ -159,7 +158,7 @@ class BackupState:
     def line(self) -> str:
         if not self.received:
             return f"waiting: {self.waits_for}"
-        return f"backup: {self.received:,} of about {self.total or self.received:,} bytes from {self.url}"
+        return f"backup: {self.received:,} bytes from {self.url}"
 
 
 async def from_one_of(
@@ -181,11 +180,11 @@ async def from_one_of(
             with byte_bar("backup") as show:
                 path = f"/v1/backup{'?serializable=true' if serializable else ''}"
 
-                def count(done: int, total: int | None, show: Callable[[int, int | None], None] = show) -> None:
+                def count(done: int, show: Callable[[int, int | None], None] = show) -> None:
                     if not state.received:
                         state.before_bar()
-                    state.received, state.total = done, total
-                    show(done, total)
+                    state.received = done
+                    show(done, None)
 
                 found = await download(url + path, target, count, begin_s=left_s, silent_s=session.deadline_s)
             if target is None:
@@ -265,12 +264,13 @@ async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> 
 async def download(
     url: str,
     target: BackupFile | None,
-    show: Callable[[int, int | None], None],
+    show: Callable[[int], None],
     *,
     begin_s: float,
     silent_s: float,
 ) -> tuple[BackupHeader, BackupEnd]:
-    """Writes the backup of one node; every byte is verified first. `begin_s`: time limit for the first byte.
+    """Writes the backup of one node; every byte is verified first. `show` gets the number of bytes; the size in the
+    header is that of the pages of the store, which is larger. `begin_s`: time limit for the first byte.
 
     Raises BrokenOff, RequestRefused."""
     from palisade.metastore.backup import BackupCheck
@@ -290,7 +290,7 @@ async def download(
                 check.feed(data)
                 write(target, data)
                 done += len(data)
-                show(done, check.header.size_bytes if check.header else None)
+                show(done)
         return check.finish()
     except TimeoutError:
         raise BrokenOff(f"no backup began within {begin_s:.1f} s") from None

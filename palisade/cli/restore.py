@@ -139,14 +139,23 @@ def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreR
     state = RestoreState()
     try:
         check_request(request)
+        size_bytes = size_of(file)
         with shown_restore(session, state, file == STDIN) as show:
-            return asyncio.run(run(state.reading(parts), name, request, show))
+            return asyncio.run(run(state.reading(parts), name, request, lambda done, _: show(done, size_bytes)))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
     except (ConfigError, FolderError, NodeFailed, StoreFailed, StoreCorrupt) as error:
         session.fail(Failure(REFUSED, "not-restored", str(error), False))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def size_of(file: str) -> int | None:
+    """None if it is not known: the size in the header of a backup is that of the pages of a store, which is larger."""
+    try:
+        return None if file == STDIN or not Path(file).is_file() else Path(file).stat().st_size
+    except OSError:
+        return None
 
 
 @dataclass(slots=True)
@@ -158,7 +167,7 @@ class RestoreState:
         self.activity = "the backup is read; its data are checked and written to disk for each node"
 
     def count(self, done: int, total: int | None) -> None:
-        self.activity = f"{done:,} of {max(done, total or 0):,} bytes"
+        self.activity = f"{done:,} bytes" if total is None else f"{done:,} of {max(done, total):,} bytes"
 
 
 @contextlib.contextmanager

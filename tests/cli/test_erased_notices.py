@@ -68,7 +68,7 @@ def test_wait_for_a_backup_has_a_time_and_is_erased_before_its_bar(
 
     async def download(url: str, target: Any, show: Any, **_: Any) -> Any:
         await asyncio.sleep(0.3)
-        show(7, 70)
+        show(7)
         raise backup_module.BrokenOff("it broke off after 7 bytes", begun=True)
 
     monkeypatch.setattr(backup_module, "urls_of", urls_of)
