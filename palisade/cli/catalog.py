@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from palisade.base.errors import by_code
-from palisade.catalog.errors import CatalogError
+from palisade.catalog.errors import BadField, CatalogError
 from palisade.catalog.operations.all import KINDS
 from palisade.catalog.operations.operation_kind import Field, OperationKind
+from palisade.cli.catalog_fields import in_words_of_command
 from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import NAME, client_options
@@ -124,17 +125,18 @@ def begin(
     session: CliSession, kind: OperationKind, wait_s: float, procedure: str | None, given: dict[str, Any]
 ) -> None:
     fields = request_of(kind, given)
+    parameters = click.get_current_context().command.params
+
+    async def first(client: Any, wait_s: float, timeout_s: float) -> Any:
+        try:
+            return await client.catalog_do(kind.name, fields, procedure=id_, wait_s=wait_s, timeout_s=timeout_s)
+        except BadField as error:
+            raise BadField(in_words_of_command(str(error), parameters, given)) from None
+
     id_ = procedure or secrets.token_hex(8)
     remark = f"the operation continues if it has started; 'palisade catalog procedure {id_}' shows its state"
     with session.note_after_ctrl_c(lambda: remark):
-        view = follow(
-            session,
-            id_,
-            wait_s,
-            lambda client, wait_s, timeout_s: client.catalog_do(
-                kind.name, fields, procedure=id_, wait_s=wait_s, timeout_s=timeout_s
-            ),
-        )
+        view = follow(session, id_, wait_s, first)
     report(session, view, wait_s)
 
 

@@ -51,6 +51,26 @@ def said(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("create-table plant.t --column a:int32 --column b:wrong", "--column b:wrong, type: 'wrong' is not one of"),
+        ("create-table plant. --column a:int32", "TABLE: invalid path 'plant.': "),
+        ("create-table plant.t --column a:int32 --column a:int32", "--column: a is given twice"),
+        ("create-database plant2 --property a/b=1", "--property, name: invalid name 'a/b': "),
+        ("create-device plant.d --series a:int32:no", "--series a:int32:no, encoding: 'no' is not one of "),
+        ("set-ttl plant 0", "TTL_MS: "),
+        ("add-column plant.readings c int32 --category no", "--category: 'no' is not one of "),
+        ("delete-series plant.d a b/", "SERIES b/: invalid "),
+    ],
+)
+def test_refused_field_is_named_as_it_was_typed(run: Run, command: str, error: str) -> None:
+    """The errors named fields of the API, such as columns[0].type."""
+    made(run)
+    refused = run(*command.split(), exit_code=REFUSED).stderr
+    assert refused.startswith(f"palisade: {error}"), refused
+
+
 def test_every_operation_is_a_command_with_its_help() -> None:
     for name, kind in KINDS.items():
         command = catalog.commands[name]
