@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,16 +67,21 @@ def status(session: CliSession, at: str | None) -> None:
 
 def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
     """A row per address if a node runs that cannot give its status: it could not verify the user without its cluster,
-    and a status is for signed-in users only. `reasons`: why, by address."""
+    and a status is for signed-in users only. On a terminal the command then ends without the same reasons again.
+
+    `reasons`: why, by address."""
     from palisade.service.status import silent_row
 
-    if no_answer(reasons) is None:
+    failure = no_answer(reasons)
+    if failure is None:
         return
     found = [(at, reasons.get(at, NO_ANSWER)) for at in session.endpoints]
     answers = {at: reason not in {*SILENT, NO_ANSWER} for at, reason in found}
     shape = [{**silent_row(None, None), "endpoint": at, "answers": answers[at], "reason": why} for at, why in found]
     rows = [(at, "yes" if answers[at] else "no", why) for at, why in found]
     session.rows({"nodes": shape}, ("address", "answers", "reason"), rows, wraps=("reason",))
+    if sys.stdout.isatty() and not (session.as_json or session.as_csv):
+        session.fail(replace(failure, message="no node can give its status, for the reasons above"))
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -110,3 +112,17 @@ async def test_error_of_a_node_ends_the_requests_at_the_others(monkeypatch: pyte
     with pytest.raises(PermissionError):
         await status_module.ask_all((*FROZEN, RUNS), 3600.0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_status_on_a_terminal_shows_the_reasons_of_its_addresses_once(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error repeated the reasons of the table above it."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    session, why = CliSession(["127.0.0.1:7601"], 1.0, as_json=False), "it could not read the permissions"
+    with pytest.raises(SystemExit) if terminal else nullcontext():
+        status_module.show_addresses(session, {"127.0.0.1:7601": why})
+    shown = capsys.readouterr()
+    assert why in " ".join(shown.out.split())
+    assert shown.err == ("palisade: no node can give its status, for the reasons above\n" if terminal else "")
