@@ -41,7 +41,8 @@ def reason_of(error: BaseException) -> str:
 
 
 def json_reason(error: json.JSONDecodeError) -> str:
-    return "unexpected text" if error.doc[error.pos :].strip() else "the JSON is incomplete"
+    ends = error.msg.startswith("Unterminated string") or not error.doc[error.pos :].strip()
+    return "the JSON is incomplete" if ends else "unexpected text"
 
 
 def _lower(text: str) -> str:

@@ -177,7 +177,7 @@ async def from_one_of(
             continue
         state.url, state.received = url, 0
         try:
-            with byte_bar("backup") as show:
+            with byte_bar("backup", sized=False) as show:
                 path = f"/v1/backup{'?serializable=true' if serializable else ''}"
 
                 def count(done: int, show: Callable[[int, int | None], None] = show) -> None:

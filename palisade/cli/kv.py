@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -170,20 +171,24 @@ def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: 
     def why() -> str | None:
         return f"{output.printed:,} keys received so far" if output.printed else None
 
+    def incomplete() -> str:
+        return f"the output ends after the first {counted(output.printed, 'key')}, and is not complete"
+
     async def show(client: Any) -> None:
         async with session.notice_of(client, why) as erase:
             try:
                 async for page in client.range_pages(key, range_end, exact_count=counts, **options):
                     erase()
-                    output.show(page)
+                    for _ in output.pieces(page):
+                        await asyncio.sleep(0)  # Ctrl-C ends the task here
             except Exception as error:
                 failure = failure_of(error, session.endpoints, session.source)
                 if failure is None or not output.printed:
                     raise
-                text = f"the output ends after the first {counted(output.printed, 'key')}, and is not complete"
-                session.fail(replace(failure, message=f"{failure.message}; {text}"))
+                session.fail(replace(failure, message=f"{failure.message}; {incomplete()}"))
 
-    session.call(show, notice=False)
+    with session.note_after_ctrl_c(lambda: incomplete() if output.printed else None):
+        session.call(show, notice=False)
     if not output.printed:
         session.note_on_terminal(none_begins_with(key) if options["prefix"] else "no key is in this range")
     if output.more and not session.as_json:

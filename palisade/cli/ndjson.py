@@ -27,7 +27,7 @@ def read_entries(lines: Iterable[bytes]) -> list[CatalogEntry]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                entry = read_entry(json.loads(line))
+                entry = read_entry(json.loads(line.decode("utf-8-sig")))
                 entries[entry.key] = entry
             except json.JSONDecodeError as error:
                 text = f"{json_reason(error)} at column {error.colno}; give an object such as {EXAMPLE}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palisade.cli.output import work_done
@@ -25,8 +25,8 @@ HEADER = ("key", "value", "version", "revision")
 CUT = "value"
 SPARE = ("x", "x", "x")
 """Cells of a row that is only measured: without it, a column without text in the first part would be omitted."""
-JSON_KEYS = 1_000
-"""Keys that are converted to JSON at a time."""
+PIECE_KEYS = 1_000
+"""Keys that are printed before Ctrl-C is looked for again."""
 
 
 class RangeOutput:
@@ -41,22 +41,23 @@ class RangeOutput:
         self.printed = self.count = 0
         self.more = False
 
-    def show(self, page: RangeResult) -> None:
-        """Print the next part."""
+    def pieces(self, page: RangeResult) -> Iterator[None]:
+        """Print the next part, in pieces, so that the caller can be interrupted between them."""
         work_done()
         received = self.printed + len(page.kvs)
         last = not page.more or not page.kvs or 0 < self._limit <= received
-        if self._begun:
-            self._continue(page.kvs)
-        else:
+        if not self._begun:
             self.count = page.count
-            if last:
-                self._print_whole(page)
-            else:
-                self._begin(page)
-        if last and self._begun and self._session.as_json:
-            end = json.dumps({"count": self.count if self._limit else received, "more": page.more})
-            print(f"], {end.removeprefix('{')}")
+        if last and not self._begun and len(page.kvs) <= PIECE_KEYS:
+            self._print_whole(page)
+        else:
+            for keys in self._print(page):
+                sys.stdout.flush()
+                self.printed += keys
+                yield
+            if last and self._session.as_json:
+                end = json.dumps({"count": self.count if self._limit else received, "more": page.more})
+                print(f"], {end.removeprefix('{')}")
         self._begun = True
         self.printed, self.more = received, page.more
         sys.stdout.flush()
@@ -65,37 +66,28 @@ class RangeOutput:
         shape = shapes.range_shape(page) if self._session.as_json else None
         self._session.rows(shape, HEADER, [row(kv) for kv in page.kvs], cut=CUT)
 
-    def _begin(self, page: RangeResult) -> None:
-        if self._session.as_json:
+    def _print(self, page: RangeResult) -> Iterator[int]:
+        """Yields the number of keys of each piece that was printed."""
+        if sys.stdout.isatty() and not (self._session.as_json or self._session.as_csv):
+            yield from self._print_tables(page.kvs, page.revision)
+            return
+        if self._session.as_json and not self._begun:
             print(f'{{"revision": {page.revision}, "kvs": [', end="")
-            self._print_json(page.kvs, "")
-        elif self._session.as_csv:
-            print_csv(HEADER, map(row, page.kvs))
-        elif sys.stdout.isatty():
-            self._print_tables(page.kvs, page.revision)
-        else:
-            self._print_lines((HEADER, *map(row, page.kvs)))
+        for first in range(0, len(page.kvs), PIECE_KEYS):
+            self._print_piece(page.kvs[first : first + PIECE_KEYS], begins=first == 0 and not self._begun)
+            yield min(PIECE_KEYS, len(page.kvs) - first)
 
-    def _continue(self, kvs: Sequence[KeyValue]) -> None:
+    def _print_piece(self, kvs: Sequence[KeyValue], *, begins: bool) -> None:
         if self._session.as_json:
-            self._print_json(kvs, ", ")
+            part = json.dumps([shapes.key_value(kv) for kv in kvs], ensure_ascii=False)[1:-1]
+            print(part if begins else f", {part}", end="")
         elif self._session.as_csv:
-            print_csv((), map(row, kvs))
-        elif sys.stdout.isatty():
-            self._print_tables(kvs, 0)
+            print_csv(HEADER if begins else (), map(row, kvs))
         else:
-            self._print_lines(map(row, kvs))
+            rows = (HEADER, *map(row, kvs)) if begins else map(row, kvs)
+            print("\n".join(["\t".join(map(str, each)) for each in rows]))
 
-    def _print_json(self, kvs: Sequence[KeyValue], before: str) -> None:
-        for first in range(0, len(kvs), JSON_KEYS):
-            part = [shapes.key_value(kv) for kv in kvs[first : first + JSON_KEYS]]
-            print(before + json.dumps(part, ensure_ascii=False)[1:-1], end="")
-            before = ", "
-
-    def _print_lines(self, rows: Iterable[Sequence[Any]]) -> None:
-        print("\n".join(["\t".join(map(str, each)) for each in rows]))
-
-    def _print_tables(self, kvs: Sequence[KeyValue], revision: int) -> None:
+    def _print_tables(self, kvs: Sequence[KeyValue], revision: int) -> Iterator[int]:
         """`revision`: of the range, the widest number that a row can have."""
         from rich.console import Console
 
@@ -105,8 +97,10 @@ class RangeOutput:
         if self._layout is None or self._console is None:
             self._console = Console()
             self._layout = layout(HEADER, [*cells, [*SPARE, str(revision)]], self._console.width, cut=CUT)
-        for table in self._layout.tables(cells):
+        side_by_side = len(self._layout.shown)
+        for place, table in enumerate(self._layout.tables(cells), 1):
             self._console.print(table, markup=False, crop=False)
+            yield table.row_count if place % side_by_side == 0 else 0
 
 
 def row(kv: KeyValue) -> list[Any]:

@@ -265,7 +265,7 @@ def rows_in(file: Path, columns: Columns) -> Iterator[Any]:
         with click.open_file(str(file), "rb") as source:
             for line in source:
                 number += 1
-                row = json.loads(line.rstrip())
+                row = json.loads(line.rstrip().decode("utf-8-sig"))
                 checked_row(columns, row)
                 yield row
     except OSError as error:

@@ -177,7 +177,7 @@ def shown_restore(
     """A bar on a terminal; else lines less than 2 s apart until the end, by a thread, because the data of the nodes are
     written after the backup was read, and a backup on stdin may be slow."""
     if sys.stderr.isatty():
-        with byte_bar("restoring", at_once=from_stdin) as show:
+        with byte_bar("restoring", sized=not from_stdin, at_once=from_stdin) as show:
             yield show
         return
     with progressing_in_thread(lambda: f"palisade: restoring: {state.activity}", only_terminal=session.as_json):

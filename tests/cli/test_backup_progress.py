@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -41,6 +42,19 @@ def test_bytes_without_a_terminal_are_shown_as_lines_less_than_two_seconds_apart
     shown = capsys.readouterr().err.splitlines()
     assert shown[0] == "palisade: verifying: 2,000 of 9,000 bytes (1 s)"
     assert [line.rsplit("(")[-1] for line in shown] == ["1 s)", "2 s)", "4 s)"]
+
+
+@pytest.mark.parametrize(("sized", "size"), [(True, "5.0/9.0 kB"), (False, "5.0 kB")])
+def test_bar_of_an_unknown_total_shows_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sized: bool, size: str
+) -> None:
+    """A backup showed "36.5/? MB"."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress_bar.byte_bar("backup", sized=sized) as show:
+        show(5_000, 9_000 if sized else None)
+    shown = click.unstyle(capsys.readouterr().err)
+    assert (f" {size} " in shown, "/?" in shown) == (True, False)
 
 
 def test_backup_that_breaks_off_in_the_middle_gives_the_next_node_the_whole_deadline(

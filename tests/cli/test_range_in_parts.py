@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +19,13 @@ from palisade.cli.http_request import run_or_fail
 from palisade.cli.large_table import LargeTable
 from palisade.cli.main import main
 from palisade.cli.node_waits import NodeWaits
+from palisade.cli.range_output import RangeOutput
 from palisade.cli.session import CliSession
 from palisade.cli.table import made
 from palisade.client import Client
 from palisade.metastore.results import KeyValue, RangeResult
 from palisade.raftgroup.errors import Unavailable
+from palisade.wire import json_results as shapes
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
@@ -89,6 +93,47 @@ def test_failure_after_some_parts_is_reported_with_their_extent(node: CliNode, m
     done = CliRunner().invoke(main, ["get", "/p/", "--prefix", "--endpoints", node.endpoint])
     assert (done.exit_code, len(done.stdout.splitlines())) == (3, 3)
     assert "shows which nodes answer; the output ends after the first 2 keys, and is not complete" in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("-o", "csv")])
+def test_ctrl_c_ends_the_output_within_a_part(
+    node: CliNode, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """On a slow terminal, the output went on for up to 50,000 keys, and did not say that it was incomplete."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    kvs = tuple(KeyValue(f"/p/{number:05}".encode(), b"v", 9, 9, 1, 0) for number in range(5_000))
+
+    async def pages(*_: Any, **__: Any) -> AsyncIterator[RangeResult]:
+        yield RangeResult(9, kvs, False, len(kvs))
+
+    def interrupted(self: RangeOutput, *arguments: Any, **named: Any) -> None:
+        whole(self, *arguments, **named)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    whole = RangeOutput._print_piece
+    monkeypatch.setattr(Client, "range_pages", pages)
+    monkeypatch.setattr(RangeOutput, "_print_piece", interrupted)
+    done = CliRunner().invoke(main, ["get", "/p/", "--prefix", "--endpoints", node.endpoint, *options])
+    assert done.exit_code == 130
+    assert "/p/00999" in done.stdout
+    assert "/p/01000" not in done.stdout
+    if "--json" not in options:
+        assert done.stderr == "palisade: the output ends after the first 1000 keys, and is not complete\n"
+
+
+def test_range_of_one_part_and_many_keys_is_printed_in_pieces(node: CliNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    kvs = tuple(KeyValue(f"/p/{number:05}".encode(), b"v", 9, 9, 1, 0) for number in range(2_500))
+
+    async def pages(*_: Any, **__: Any) -> AsyncIterator[RangeResult]:
+        yield RangeResult(9, kvs, False, len(kvs))
+
+    monkeypatch.setattr(Client, "range_pages", pages)
+    words = ["get", "/p/", "--prefix", "--endpoints", node.endpoint]
+    shape = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    assert shape == shapes.range_shape(RangeResult(9, kvs, False, len(kvs)))
+    lines = CliRunner().invoke(main, words).stdout.splitlines()
+    assert [line.partition("\t")[0] for line in lines] == ["key", *(kv.key.decode() for kv in kvs)]
+    assert len(CliRunner().invoke(main, [*words, "-o", "csv"]).stdout.splitlines()) == 2_501
 
 
 CELLS = ["/m/0001", "é" * 70, "日本" * 25, "a/b" * 30, "", "w" * 65, "two words " * 8, "x\ty", "12"]

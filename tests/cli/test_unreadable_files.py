@@ -74,6 +74,8 @@ def test_manual_pages_in_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     [
         (b"secret\n", "line 1: unexpected text at column 1; give an object such as"),
         (b'{"key": "/a", "value": "x"}\n{"key": "/b",\n', "line 2: the JSON is incomplete at column 14; give"),
+        (b'{"key": "/b", "val', "line 1: the JSON is incomplete at column 15; give"),
+        (b"\xff\xfe", "line 1: it is not UTF-8; nothing"),
         (b'{"key": "/a", "value": "\xff"}\n', "line 1: it is not UTF-8"),
         (b"[" * 100_000, "line 1: it is nested too deeply"),
     ],
@@ -121,7 +123,7 @@ def test_rows_to_append_that_are_missing_open_no_segment(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"[1]\n[1,\n", "the JSON is incomplete at column 4"), (b"[1]\n\xff\n", "it is not UTF-8")],
+    [(b"[1]\n[1,\n", "the JSON is incomplete at column 4"), (b"[1]\n\xff\xfe", "it is not UTF-8")],
 )
 def test_row_to_append_that_is_not_json(tmp_path: Path, content: bytes, reason: str) -> None:
     file = tmp_path / "rows"
