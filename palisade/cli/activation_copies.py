@@ -63,13 +63,16 @@ def read_directory(role: str, directory: Path) -> CopyReport:
 
 
 def read_state(role: str, directory: Path, or_else: str = "") -> LocalState:
-    """Raises OSError, JournalError. If the directory has no such file, the copy has no sequence. `or_else`: what the
-    user may give instead of a directory."""
+    """Raises OSError, JournalError: `directory` is not that of a copy. 'palisade journal serve' writes the file at its
+    first start. `or_else`: what the user may give instead of a directory."""
     if not directory.is_dir():
         raise JournalError(f"{directory} is not a directory: give the --dir of 'palisade journal serve'{or_else}")
     file = directory / local_file.NAME
     if not file.exists():
-        return LocalState(role)
+        raise JournalError(
+            f"{directory} is not a copy of role {role}, it has no {local_file.NAME}: give the --dir of "
+            f"'palisade journal serve'{or_else}"
+        )
     state = local_file.decode(file.read_bytes(), str(file))
     local_file.check_role(state, role, str(file))
     return state

@@ -131,6 +131,31 @@ def test_place_that_is_no_directory_is_answered_with_what_the_option_takes(run: 
     assert f"{wrong}, or an address" in run("activation", "show", ROLE, "--copy", str(tmp_path / "no")).stdout
 
 
+@pytest.mark.parametrize("command", [["force", "--yes"], ["force", "--yes", "--without-store"], ["reconcile"]])
+def test_directory_that_is_no_copy_is_refused_and_not_changed(run: Run, tmp_path: Path, command: list[str]) -> None:
+    """Any directory was taken for a copy without a sequence: force wrote to it, and recorded its name as the owner."""
+    refused = run("activation", command[0], ROLE, "--copy", str(tmp_path), *command[1:])
+    assert refused.exit_code == 1
+    assert f"{tmp_path} is not a copy of role {ROLE}, it has no {NAME}: give the --dir of" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert "no such role" in run("activation", "show", ROLE).stdout
+
+
+def test_force_is_not_compared_with_a_directory_that_is_no_copy(run: Run, tmp_path: Path) -> None:
+    """It counted as an older copy."""
+    agree(run, 3)
+    (tmp_path / "other").mkdir()
+    unconfirmed = force(run, copy(tmp_path / "a", 3), "--compare", str(tmp_path / "other"))
+    assert f"{tmp_path / 'other'} is not a copy of role {ROLE}" in unconfirmed.stderr
+
+
+def test_copy_without_entries_and_sequence_can_be_forced(run: Run, tmp_path: Path) -> None:
+    """`journal serve` has run on its directory, and no copy has been active."""
+    folder = copy(tmp_path / "a", 0)
+    assert printed(force(run, folder, "--yes"))["sequence"] == 1
+    assert local_of(folder) == LocalSequence(1, 1)
+
+
 def test_role_that_the_store_does_not_have_is_shown_as_such(run: Run) -> None:
     """A typo was answered with "no agreed sequence; the configured primary begins"."""
     shown = run("activation", "show", "nope")
