@@ -95,18 +95,25 @@ def fail(error: click.ClickException, as_json: bool) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     elif as_json:
-        message = " ".join(error.format_message().split())
+        message = message_of(error)
         print(json.dumps({"error": {"code": "usage", "message": message, "retry": False}}), file=sys.stderr)
     elif isinstance(error, click.UsageError):
         context = error.ctx
-        message = " ".join(error.format_message().split()).rstrip(".")
+        message = message_of(error).rstrip(".")
         if isinstance(error, click.NoSuchOption) and NEGATIVE.match(error.option_name):
             message = f"{error.option_name} is not an option; an argument that begins with - goes after --"
         help_text = "" if context is None or HINT.search(message) else f"; see '{context.command_path} --help'"
         print(f"palisade: {message}{help_text}", file=sys.stderr)
     else:
-        print(f"palisade: {' '.join(error.format_message().split())}", file=sys.stderr)
+        print(f"palisade: {message_of(error)}", file=sys.stderr)
     return USAGE
+
+
+def message_of(error: click.ClickException) -> str:
+    """On one line. Click leaves out the second name of a missing pair of flags."""
+    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.secondary_opts:
+        return f"Missing option '{' / '.join([*error.param.opts, *error.param.secondary_opts])}'."
+    return " ".join(error.format_message().split())
 
 
 def fail_output(error: OutputFailed, as_json: bool) -> int:

@@ -91,9 +91,7 @@ def journal() -> None:
     metavar="HOST:PORT",
     help="Address by which clients and the other copy reach this one.  [default: --listen]",
 )
-@click.option(
-    "--primary/--backup", required=True, default=None, help="If the role is new, the primary becomes active first."
-)
+@click.option("--primary/--backup", required=True, help="If the role is new, the primary becomes active first.")
 @click.option("--allow-failback", is_flag=True, help="Return the role to the primary once it is in sync.")
 @click.option(
     "--ttl",

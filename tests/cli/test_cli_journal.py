@@ -40,6 +40,15 @@ def test_copy_that_the_other_one_cannot_reach_is_refused(options: list[str], nam
     assert f"{named} is not reachable by the other copy; give --advertise" in refused.stderr
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_copy_that_is_neither_primary_nor_backup_is_wrong_usage(form: list[str], tmp_path: Path) -> None:
+    """It started as a backup and waited for a primary, without a line."""
+    options = [f"--dir={tmp_path / 'a'}", f"--listen={unused_address()}", f"--endpoints={unused_address()}", *form]
+    refused = CliRunner().invoke(main, ["journal", "serve", "--role=orders", "--name=a", *options])
+    assert (refused.exit_code, "Missing option '--primary / --backup'" in refused.stderr) == (2, True)
+    assert not (tmp_path / "a").exists()
+
+
 def test_address_that_is_announced_is_advertise_or_listen() -> None:
     assert read_advertised("0.0.0.0:7901", "journal-a.example:17901") == "journal-a.example:17901"
     assert read_advertised("192.0.2.7:7901", None) == "192.0.2.7:7901"
