@@ -35,6 +35,8 @@ T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
+AGAIN_S = 0.2
+"""Pause before nodes that do not answer yet are asked again."""
 UNSURE = "interrupted: the request may have been executed, or may still be executed"
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 CORRECT = "Correct --user (or PALISADE_USER), or the password"
@@ -247,10 +249,13 @@ class CliSession:
             from palisade.client import Client
 
             unreached: dict[str, str] = {}
+            began = asyncio.get_running_loop().time()
             async with self.notice_of_check(unreached):
                 endpoints = await self.checked_endpoints(unreached)
+            waited_s = asyncio.get_running_loop().time() - began if self.up_runs else 0.0
+            timeout_s = max(self.deadline_s - waited_s, AGAIN_S)
             credentials, waits = self.shown, waits_for_nodes or self.up_runs
-            client = Client(endpoints, timeout_s=self.deadline_s, credentials=credentials, wait_for_nodes=waits)
+            client = Client(endpoints, timeout_s=timeout_s, credentials=credentials, wait_for_nodes=waits)
             client.add_unreached(unreached)
             async with client:
                 if not notice:
@@ -307,14 +312,24 @@ class CliSession:
             self.fail(failure)
 
     async def checked_endpoints(self, unreached: dict[str, str] | None = None) -> list[str]:
-        """The endpoints to which the credentials may be sent. `unreached`: as of `check_streams`.
+        """The endpoints to which the credentials may be sent. If none answers while `palisade up` runs, they are asked
+        again until the deadline. `unreached`: as of `check_streams`.
 
-        Raises OtherCluster, OSError."""
+        Raises OtherCluster, OSError, NotInitialized."""
         if not isinstance(self.shown, StoredToken):
             return list(self.endpoints)
         from palisade.cli.cluster_check import ASK_S, check_streams
 
-        return list(await check_streams(self.endpoints, self.shown, min(ASK_S, self.deadline_s), unreached))
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.deadline_s
+        while True:
+            ask_s = min(ASK_S, until - loop.time())
+            try:
+                return list(await check_streams(self.endpoints, self.shown, ask_s, unreached))
+            except OSError:
+                if not self.up_runs or loop.time() + AGAIN_S >= until:
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     def fail(self, failure: Failure) -> NoReturn:
         """Prints the failure on stderr, as one line and the missing segments, or as one JSON object, and ends the

@@ -7,18 +7,21 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from palisade.base.directory_lock import DirectoryLock
+from palisade.cli import cluster_check
 from palisade.cli.cluster_check import check_streams
 from palisade.cli.credentials import token_file_text
 from palisade.cli.main import main
+from palisade.cli.session import CliSession
 from palisade.cli.target import DEFAULT, find_target
 from palisade.node.local_layout import Layout
 from palisade.wire.credentials import StoredToken
@@ -90,6 +93,27 @@ def test_commands_wait_for_nodes_that_a_running_up_is_starting(tmp_path: Path, m
         assert "starts some" not in result.stderr
         assert "start one with" not in result.stderr
     lock.release()
+
+
+@pytest.mark.parametrize(("up_runs", "timeout_s", "asked"), [(True, 60.0, 3), (True, 0.001, 1), (False, 60.0, 1)])
+async def test_check_of_the_cluster_is_repeated_while_a_running_up_is_starting_its_nodes(
+    up_runs: bool, timeout_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a token file, commands failed at once; with a password, they waited."""
+    calls = list[float]()
+
+    async def check(endpoints: Sequence[str], _token: Any, ask_s: float, _unreached: Any) -> Sequence[str]:
+        calls.append(ask_s)
+        if len(calls) < 3:
+            raise ConnectionRefusedError
+        return endpoints
+
+    monkeypatch.setattr(cluster_check, "check_streams", check)
+    token = StoredToken(TOKEN, "id-1", "token file")
+    session = CliSession([":1"], timeout_s, as_json=False, shown=token, up_runs=up_runs)
+    with nullcontext() if asked == 3 else pytest.raises(ConnectionRefusedError):
+        assert await session.checked_endpoints() == [":1"]
+    assert len(calls) == asked
 
 
 def test_login_asks_the_cluster_of_the_variable(node: CliNode) -> None:
