@@ -75,17 +75,17 @@ def _core_partitions(manifest: Manifest, chunk: Iterable[SegmentRecord], interva
 
 def published(record: SegmentRecord, rows: int, size_bytes: int, digest: str) -> SegmentRecord:
     """The transaction must compare the record and the announcement of its ingester. Raises NotAllowed, BadField."""
-    check_growing(record)
+    check_growing(record, "open another one for its interval")
     if not digest:
         raise BadField(f"segment {record.segment}: is published without a digest")
     return replace(record, rows=rows, size_bytes=size_bytes, digest=digest)
 
 
-def check_growing(record: SegmentRecord) -> None:
+def check_growing(record: SegmentRecord, advice: str) -> None:
     """Raises NotAllowed."""
     if not grows(record):
         state = "unused" if not record.used else "published" if not record.is_growing else "given up"
-        raise NotAllowed(f"segment {record.segment} is {state}, so it does not grow: open another one for its interval")
+        raise NotAllowed(f"segment {record.segment} is {state}, so it does not grow: {advice}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class GiveUp:
 def given_up(record: SegmentRecord, by: str, reason: str, at_ms: int) -> tuple[SegmentRecord, GiveUp]:
     """The record and the audit record to write in one transaction, which must compare the record, and that the ingester
     does not announce the segment. Raises NotAllowed, BadField: without a reason."""
-    check_growing(record)
+    check_growing(record, "nothing can be given up")
     text_up_to(REASON_CHARACTERS_MAX, 1)(reason, "reason")
     return record.with_replicas(0), GiveUp(record.segment, record.ingester, by, reason, at_ms)
 

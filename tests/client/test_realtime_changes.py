@@ -9,7 +9,7 @@ import pytest
 
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.publication import Manifest
-from palisade.catalog.realtime import opening
+from palisade.catalog.realtime import opening, published
 from palisade.catalog.segment import SegmentRecord
 from palisade.catalog.timeline import Interval
 from palisade.client.realtime_changes import give_up, given_up_records
@@ -88,6 +88,15 @@ async def test_segment_is_given_up_once_with_its_audit_record(store: OneStore) -
     with pytest.raises(NotAllowed, match="given up"):
         await give_up(store, record.segment, "ann", "again", 8)
     assert await mark_unused(store, "sales", named([record.segment])) == [record.segment]
+
+
+async def test_published_segment_has_nothing_to_give_up(store: OneStore) -> None:
+    """The advice was to open another segment."""
+    record = await opened(store)
+    done = published(record, 1, 1, "sha256:" + "0" * 64)
+    await store.segments_txn((), [Put(record.segment.key, done.to_bytes())])
+    with pytest.raises(NotAllowed, match="is published, so it does not grow: nothing can be given up"):
+        await give_up(store, record.segment, "ann", "lost", 7)
 
 
 async def test_segment_that_does_not_exist_is_not_given_up(store: OneStore) -> None:
