@@ -31,7 +31,9 @@ from palisade.wire.segment_errors import RealtimeNotStored
 
 if TYPE_CHECKING:
     from palisade.catalog.realtime_rows import Columns
+    from palisade.client import Client
     from palisade.client.realtime import RealtimeWriter
+    from palisade.client.realtime_changes import Closed
 
 TIMEOUT_S = 5.0
 BATCH = 1_000
@@ -306,21 +308,23 @@ def pair_of(text: str) -> tuple[str, str, bool]:
 @click.argument("segment", type=NAME)
 @client_options
 def close(session: CliSession, segment: str) -> None:
-    """Close a SEGMENT: it is published and handed off."""
+    """Close a SEGMENT: it is published and handed off.
 
-    async def run(client: Any) -> int:
+    The command can be repeated: a segment that is closed already remains so."""
+
+    async def run(client: Client) -> Closed:
         try:
-            rows: int = await client.realtime_close(segment, session.deadline_s)
+            return await client.realtime_closed(segment, session.deadline_s)
         except RealtimeNotStored as error:
             hint = (
                 "the segment may have been closed: once the node has been restarted, 'palisade segments realtime list' "
                 "shows its state"
             )
             fail_unknown(session, error, f"; {hint}")
-        return rows
 
-    rows = session.call(run)
-    session.answer({"segment": segment, "rows": rows}, f"{segment}: closed with {counted(rows, 'row')}")
+    done = session.call(run)
+    state = "is closed already" if done.before else "closed"
+    session.answer({"segment": segment, "rows": done.rows}, f"{segment}: {state} with {counted(done.rows, 'row')}")
 
 
 @realtime.command("give-up")

@@ -1,12 +1,14 @@
-"""Gives up a realtime segment whose ingester is lost, and reads the audit records of those that were (seed 003).
+"""Gives up a realtime segment whose ingester is lost, and reads the audit records of those that were (seed 003). Finds
+out whether a realtime segment can be closed.
 
-The transaction compares that the ingester does not announce the segment. An ingester acknowledges rows only while it
-announces it, by its own clock, so no row is acknowledged after the segment was given up.
+The transaction that gives one up compares that the ingester does not announce the segment. An ingester acknowledges
+rows only while it announces it, by its own clock, so no row is acknowledged after the segment was given up.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.realtime import GIVEN_UP, GiveUp, given_up
@@ -16,6 +18,26 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, P
 from palisade.wire.segment_errors import NoSuchSegment, PublicationOvertaken
 
 ATTEMPTS = 5
+
+
+class Closed(NamedTuple):
+    """A closed segment. `before`: it was published when the call began."""
+
+    rows: int
+    before: bool
+
+
+def before_close(found: Mapping[str, Any]) -> str | Closed:
+    """`found`: shape `SegmentState`. The node that receives the rows of the segment; or Closed if it is published.
+    Raises NotAllowed."""
+    segment, node = found["segment"], str(found.get("ingester", ""))
+    if not node:
+        raise NotAllowed(f"segment {segment} was published as a file: it has no ingester")
+    if found["digest"]:
+        return Closed(found["rows"], before=True)
+    if not found["replicas"]:
+        raise NotAllowed(f"segment {segment} was given up, so there is nothing to publish")
+    return node
 
 
 async def give_up(store: PublishingStore, segment: Segment, by: str, reason: str, at_ms: int) -> GiveUp:

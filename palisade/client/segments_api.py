@@ -10,7 +10,7 @@ from typing import Any
 
 from palisade.base.counted import agreeing, counted
 from palisade.base.errors import PalisadeError
-from palisade.catalog.errors import CatalogError, NotAllowed
+from palisade.catalog.errors import CatalogError
 from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import Same, same_rows_and_place
 from palisade.catalog.segment import SegmentRecord, parse_segment
@@ -19,7 +19,7 @@ from palisade.client.first_answer import first_answer
 from palisade.client.operations import Operation, plain_txn
 from palisade.client.publishing import publish, read_records, replace_intervals
 from palisade.client.realtime import RealtimeTarget, RealtimeWriter
-from palisade.client.realtime_changes import give_up, given_up_records, given_up_shape
+from palisade.client.realtime_changes import Closed, before_close, give_up, given_up_records, given_up_shape
 from palisade.client.record_choice import Choice, everything, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.command_codec import decode_result, encode_command
@@ -29,7 +29,7 @@ from palisade.raftgroup.errors import Unavailable
 from palisade.vault.errors import VaultError
 from palisade.wire.credentials import Credentials
 from palisade.wire.fencing_errors import ReadPending
-from palisade.wire.segment_errors import BrokerNotSynced, SegmentError, SegmentsUnavailable
+from palisade.wire.segment_errors import BrokerNotSynced, NoSuchSegment, SegmentError, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 5.0, 0.05
 """How long a lookup is repeated by default: longer than a change waits for the lease of a dead node (3.31 s)."""
@@ -220,15 +220,31 @@ class SegmentsApi(ABC):
         return [given_up_shape(each) for each in await given_up_records(self)]
 
     async def realtime_close(self, segment: str, timeout_s: float = 30.0) -> int:
-        """Close a realtime segment: it is published and handed off. Returns its number of rows."""
-        node = (await self.segment(segment)).get("ingester", "")
-        if not node:
-            raise NotAllowed(f"segment {segment} was published as a file: it has no ingester")
-        writer = self.realtime(parse_segment(segment).data_source, "", "", {}, node=node, timeout_s=timeout_s)
+        """Close a realtime segment: it is published and handed off. Returns its number of rows, also if it is closed
+        already."""
+        return (await self.realtime_closed(segment, timeout_s)).rows
+
+    async def realtime_closed(self, segment: str, timeout_s: float = 30.0) -> Closed:
+        """As `realtime_close`. Raises NotAllowed, SegmentError without retry if there is no such segment, and as
+        `RealtimeWriter.close`."""
+        found = await self._before_close(segment)
+        if isinstance(found, Closed):
+            return found
+        writer = self.realtime(parse_segment(segment).data_source, "", "", {}, node=found, timeout_s=timeout_s)
         try:
-            return await writer.close_of(segment, node)
+            return Closed(await writer.close_of(segment, found), before=False)
+        except NoSuchSegment:
+            if isinstance(now := await self._before_close(segment), Closed):
+                return now  # handed off meanwhile
+            raise
         finally:
             await writer.release()
+
+    async def _before_close(self, segment: str) -> str | Closed:
+        try:
+            return before_close(await self.segment(segment))
+        except NoSuchSegment as error:
+            raise SegmentError(str(error)) from None
 
     def realtime(
         self,

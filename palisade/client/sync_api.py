@@ -214,6 +214,7 @@ class SyncApi(ABC):
     segments_set_replicas = blocking(StoreApi.segments_set_replicas)
     segments_reset_loaded = blocking(StoreApi.segments_reset_loaded)
     realtime_close = blocking(StoreApi.realtime_close)
+    realtime_closed = blocking(StoreApi.realtime_closed)
     realtime_give_up = blocking(StoreApi.realtime_give_up)
     realtime_given_up = blocking(StoreApi.realtime_given_up)
     segments_txn = blocking(StoreApi.segments_txn)

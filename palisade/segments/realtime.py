@@ -368,7 +368,10 @@ class RealtimeIngester(Component):
         if (held := self.held.get(name)) is None:
             if (damaged := self.logs.damage_of(name)) is not None:
                 raise damaged
-            raise NoSuchSegment(f"this node receives no rows of segment {name}; its record names the node that does")
+            raise NoSuchSegment(
+                f"node {self.holder.node} receives no rows of segment {name}; 'palisade segments realtime list' shows "
+                "its node and state"
+            )
         return held
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from palisade.cli.main import main
 from palisade.cli.realtime import BATCH, Repetition, fill
 from palisade.client import Client
+from palisade.client.realtime_changes import Closed
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.segment_errors import BadSegment, RealtimeNotStored
 from tests.support.cli_node import cli_node
@@ -179,7 +180,7 @@ def test_close_whose_disk_failed_is_code_4(monkeypatch: pytest.MonkeyPatch) -> N
     async def close(*_: Any) -> int:
         raise RealtimeNotStored("n1 cannot close segment clicks/0: no space; free space, then restart the node")
 
-    monkeypatch.setattr(Client, "realtime_close", close)
+    monkeypatch.setattr(Client, "realtime_closed", close)
     with cli_node() as node:
         done = CliRunner().invoke(
             main, ["segments", "realtime", "close", "clicks/0", "--endpoints", node.endpoint, "--json"]
@@ -191,6 +192,17 @@ def test_close_whose_disk_failed_is_code_4(monkeypatch: pytest.MonkeyPatch) -> N
         "its state"
     )
     assert error["message"].endswith(hint)
+
+
+@pytest.mark.parametrize(("before", "text"), [(True, "is closed already with 3 rows"), (False, "closed with 3 rows")])
+def test_close_can_be_repeated(before: bool, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def close(*_: Any) -> Closed:
+        return Closed(3, before)
+
+    monkeypatch.setattr(Client, "realtime_closed", close)
+    with cli_node() as node:
+        done = CliRunner().invoke(main, ["segments", "realtime", "close", "clicks/0", "--endpoints", node.endpoint])
+    assert (done.exit_code, done.stdout) == (0, f"clicks/0: {text}\n")
 
 
 @pytest.mark.parametrize("number", [2, BATCH])
