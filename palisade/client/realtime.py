@@ -280,13 +280,19 @@ class RealtimeWriter:
         Raises the errors of the node. At the deadline: Unavailable if no attempt was executed, else OutcomeUnknown;
         both with the latest reason that a node gave, even if the last attempt got no answer.
         """
-        until, reason = self._now() + self._timeout_s if until is None else until, after
-        nothing_done, given = not after, after
+        try:
+            return await self._ask_until(path, body, self._now() + self._timeout_s if until is None else until, after)
+        finally:
+            self._waits("")
+
+    async def _ask_until(self, path: str, body: Mapping[str, Any], until: float, after: str) -> dict[str, Any]:
+        reason, nothing_done, given = after, not after, after
         while True:
             try:
                 return await self._ask_once(path, body, until, reason)
             except NotAnsweredYet as error:
                 reason = str(error)
+                self._waits(reason)
                 given = reason if error.by_node or not given else given
                 nothing_done = nothing_done and error.nothing_done
                 if not await self._may_repeat(until):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from palisade.raftgroup.errors import Unavailable
 from palisade.wire.segment_errors import SegmentError
-from tests.support.opening_nodes import DataNodes
+from tests.support.opening_nodes import SEGMENT, DataNodes
 
 
 async def test_node_that_does_not_exist_is_named_at_once() -> None:
@@ -24,6 +27,25 @@ async def test_node_that_is_down_is_waited_for(node: str) -> None:
     with pytest.raises(Unavailable, match=f"node {node} is not in the topology, or does not answer"):
         await nodes.writer(timeout_s=0.05, node=node).open()
     assert nodes.looked_up > 1
+
+
+async def test_node_that_is_down_is_named_while_the_topology_is_asked_for_it() -> None:
+    """The notice was that of the request for the topology: "n3 has not finished the request"."""
+    nodes, seen, waits = DataNodes(), list[str](), [""]
+    writer = nodes.writer(timeout_s=0.25, node="n4")
+    writer._waits = lambda what: waits.__setitem__(0, what)
+    topology = writer._topology
+
+    async def asked() -> Mapping[str, Any]:
+        seen.append(waits[0])
+        return await topology()
+
+    writer._topology = asked
+    with pytest.raises(Unavailable):
+        await writer.close_of(SEGMENT, "n4")
+    first, *later = seen
+    assert (first, len(later) > 0, waits) == ("", True, [""])
+    assert set(later) == {"node n4 is not in the topology, or does not answer (palisade topology)"}
 
 
 async def test_unknown_topology_is_waited_for_before_a_node_is_refused() -> None:
