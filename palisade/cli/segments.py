@@ -58,6 +58,10 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     The same nodes and segments always give the same assignment; adding or removing a node moves only the copies of
     that node. Repeat the command when nodes or segments have changed: only differences are written.
 
+    Without --nodes, a node that does not answer keeps its segments until it leaves the logical topology, after about
+    4 s in a cluster of three. From then on, the command assigns them to the other nodes. It names the node in both
+    cases.
+
     A node in --nodes must be in the topology (palisade topology). It may be stopped; if it runs, it must run with
     --segments.
     """
@@ -92,6 +96,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     copies = f"{counted(done.assignments, 'copy')} on {counted(len(done.nodes), 'node')}"
     text = f"{counted(done.segments, 'segment')}, {copies}; {done.written} changed"
     session.answer({**done.as_dict(), "unanswered": sorted(unanswered)}, text)
+    if not done.nodes:
+        session.note("no node stores segments: start nodes with --segments, and repeat the command")
     for name in sorted(unanswered):
         session.note(f"{name} does not answer: {HAS_COPIES if known[name] else HAS_NONE}")
     for name in done.left_out:

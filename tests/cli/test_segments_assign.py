@@ -146,6 +146,19 @@ def test_command_gives_the_nodes_its_own_deadline(command: str, monkeypatch: pyt
     assert given == [2.5]
 
 
+def test_assignment_to_no_node_has_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was "0 segments, 0 copies on 0 nodes; 0 changed" without a hint."""
+
+    async def topology(_: Any) -> dict[str, Any]:
+        return {"logical": [], "physical": []}
+
+    monkeypatch.setattr("palisade.client.client.Client.topology", topology)
+    with cli_node() as node:
+        done = CliRunner().invoke(main, ["segments", "assign", "--endpoints", node.endpoint])
+    assert (done.exit_code, done.stdout) == (0, "0 segments, 0 copies on 0 nodes; 0 changed\n")
+    assert done.stderr == ("palisade: no node stores segments: start nodes with --segments, and repeat the command\n")
+
+
 async def test_user_without_the_right_is_refused_and_no_node_is_called_silent() -> None:
     """All nodes were named as silent, with exit code 3, so that a script repeated the command forever."""
 
