@@ -64,6 +64,8 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
         records = session.call(lambda client: client.realtime_given_up())
         audits = [(each["segment"], each["ingester"], each["by"], each["reason"]) for each in records]
         session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, wraps=["segment", "reason"])
+        if not records:
+            session.note_on_terminal("no segment was given up")
         return
     silent: dict[str, str] = {}
     found = session.call(
@@ -71,6 +73,9 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
     )
     rows = [tuple("" if each[name] is None else each[name] for name in HEADER) for each in found]
     session.rows({"segments": found}, HEADER, rows, wraps=["segment", "note"])
+    if not found:
+        of_source = f" of data source {data_source}" if data_source else ""
+        session.note_on_terminal(f"there is no realtime segment{of_source}")
 
 
 async def known(

@@ -95,12 +95,15 @@ def test_ls_recursive_lists_all_keys(run: Run, monkeypatch: pytest.MonkeyPatch) 
         (("ls", "/none"), "palisade: no key begins with /none\n"),
         (("get", "/none", "--prefix"), "palisade: no key begins with /none\n"),
         (("get", "/none", "/nonf"), "palisade: no key is in this range\n"),
+        (("user", "list"), "palisade: there is no user\n"),
+        (("role", "list"), "palisade: there is no role\n"),
+        (("activation", "list"), "palisade: there is no role with a primary and a backup\n"),
         (("ls", "/a"), ""),
         (("get", "/a", "--prefix", "--json"), ""),
         (("ls", "/none", "--json"), ""),
     ],
 )
-def test_terminal_has_a_note_if_there_are_no_keys(
+def test_terminal_has_a_note_if_there_is_nothing_to_list(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], note: str
 ) -> None:
     """A mistyped prefix printed nothing."""

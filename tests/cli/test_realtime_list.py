@@ -121,6 +121,28 @@ def test_list_gives_the_nodes_its_own_deadline(monkeypatch: pytest.MonkeyPatch) 
     assert (done.exit_code, given) == (0, [2.5])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "there is no realtime segment"),
+        (["clicks"], "there is no realtime segment of data source clicks"),
+        (["--given-up"], "no segment was given up"),
+    ],
+)
+def test_terminal_has_a_note_if_there_is_no_segment(
+    arguments: list[str], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def known(*_: Any) -> list[dict[str, Any]]:
+        return []
+
+    monkeypatch.setattr(realtime_module, "known", known)
+    with cli_node() as node:
+        command = ["segments", "realtime", "list", *arguments, "--endpoints", node.endpoint]
+        assert CliRunner().invoke(main, command).stderr == ""
+        monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+        assert CliRunner().invoke(main, command).stderr == f"palisade: {text}\n"
+
+
 @pytest.mark.parametrize("state", [*RealtimeState, "missing", "damaged"])
 def test_help_explains_each_state(state: str) -> None:
     """`opening` was missing."""
