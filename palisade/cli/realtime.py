@@ -288,9 +288,17 @@ def rows_in(file: Path, columns: Columns) -> Iterator[Any]:
 
 def columns_of(session: CliSession, texts: Sequence[str]) -> dict[str, str]:
     """Name -> type. Raises click.UsageError."""
+    from palisade.catalog.errors import BadField
+    from palisade.catalog.realtime_rows import columns_from
+
     found: dict[str, str] = {}
     for text in texts:
         name, kind, is_old = pair_of(text)
+        try:
+            columns_from({name: kind})
+        except BadField as error:
+            why = str(error).removeprefix(f"columns.{name}: ").removeprefix("columns: ")
+            raise click.UsageError(f"--column {text}: {why}") from None
         found[name] = kind
         if is_old:
             session.note(note(f"--column {text}", f"--column {name}:{kind}"))

@@ -184,3 +184,14 @@ def test_manual_pages_are_valid_roff(tmp_path: Path) -> None:
             requests = (".TH ", ".SH ", ".TP", ".B ", ".BR ", ".PP", ".nf", ".fi")
             assert not line.startswith(".") or line.startswith(requests), (file.name, line)
             assert not line.startswith("'"), (file.name, line)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("id:integer", "'integer' is not one of"), (f"{'x' * 300}:int", "has 300 characters")]
+)
+def test_column_that_no_node_accepts_is_wrong_usage(node: CliNode, text: str, why: str) -> None:
+    """It was "columns.id: 'integer' is not one of ...", with exit code 1."""
+    arguments = "segments", "realtime", "append", "s", "-", "--from", "2013-03-01", "--to", "2013-03-02"
+    result = invoke(node, *arguments, "--column", text, exit_code=2)
+    assert f"palisade: --column {text}: " in result.stderr
+    assert why in result.stderr
