@@ -26,6 +26,7 @@ from palisade.cli.session import (
     UNAVAILABLE,
     CliSession,
     Failure,
+    no_answer,
 )
 from palisade.cli.waiting import nothing_shown, progressing, waiting
 from palisade.wire.credentials import header_of
@@ -252,7 +253,8 @@ async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> 
         raise wrong[0]
     if not answers:
         failure = session.unanswered(reasons)
-        later = not {REFUSED_CONNECTION, NOT_INITIALIZED}.issuperset(reasons.values())
+        starting = session.up_runs and no_answer(reasons) is None
+        later = starting or not {REFUSED_CONNECTION, NOT_INITIALIZED}.issuperset(reasons.values())
         raise NoMembers(f"{failure.message}. Nothing was written", later=later)
     state.leaderless = not any(answer["leader"] for answer in answers)
     members = {member["id"]: member for answer in answers for member in answer["members"]}

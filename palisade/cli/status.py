@@ -85,8 +85,9 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
-    """A row per node. While nodes run that cannot verify the user yet, which takes a few seconds after their start, all
-    nodes are asked again, as long as at least `AGAIN_S + ASK_S` remain until the deadline.
+    """A row per node. All nodes are asked again until the deadline while no node answers but `palisade up` runs. The
+    same applies, as long as at least `AGAIN_S + ASK_S` remain, while nodes run that cannot verify the user yet, which
+    takes a few seconds after their start.
 
     `reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.wire.error_codes import NOT_INITIALIZED
@@ -95,15 +96,23 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     wrong: list[WrongPort] = []
     loop = asyncio.get_running_loop()
     until = loop.time() + session.deadline_s
-    async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
+    starting = False
+
+    def waits_for() -> str | None:
+        found = session.endpoints if starting else silent
+        return f"no answer yet from {', '.join(found)}" if found else None
+
+    async with session.notice(waits_for):
         endpoints = await session.checked_endpoints(silent)
         reasons.update(silent)
         silent = {at: reason for at, reason in silent.items() if reason != REFUSED_CONNECTION}
         while True:
             rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
+            answered = wrong or any(row["role"] for row in rows)
+            starting = session.up_runs and not answered and no_answer(reasons) is None
             uninitialized = {*SILENT, NOT_INITIALIZED}.issuperset(reasons.values())
-            final = wrong or any(row["role"] for row in rows) or no_answer(reasons) is None or uninitialized
-            if final or loop.time() + AGAIN_S + ASK_S > until:
+            final = answered or (uninitialized and not starting)
+            if final or loop.time() + AGAIN_S + (0.0 if starting else ASK_S) > until:
                 break
             await asyncio.sleep(AGAIN_S)
     if wrong and not any(row["role"] for row in rows):

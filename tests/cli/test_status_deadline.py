@@ -83,6 +83,28 @@ async def test_status_is_repeated_while_a_node_that_has_just_started_cannot_veri
     assert reasons == {RUNS: "this node could not read the permissions in time"}
 
 
+@pytest.mark.parametrize(("up_runs", "timeout_s", "asked"), [(True, 60.0, 3), (True, 0.1, 1), (False, 60.0, 1)])
+async def test_status_is_repeated_while_a_running_up_is_starting_its_nodes(
+    up_runs: bool, timeout_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`palisade status` failed at once, although docs/cli.md promises that commands wait."""
+    requests = list[float]()
+
+    async def ask(address: str, given_s: float, _wrong: Any, reasons: dict[str, str]) -> Mapping[str, Any] | None:
+        requests.append(given_s)
+        if len(requests) > 2:
+            return {"member": "n3", "role": "leader", "members": [member("n3")]}
+        reasons[address] = "connection refused"
+        return None
+
+    Nodes(monkeypatch)
+    monkeypatch.setattr(status_module, "ask", ask)
+    session = CliSession((RUNS,), timeout_s, as_json=False, up_runs=up_runs)
+    rows = await status_module.rows_from(session, {})
+    roles = [row["role"] for row in rows if row["id"] == "n3"]
+    assert (len(requests), roles) == (asked, ["leader"] if asked == 3 else [])
+
+
 async def test_every_node_that_has_not_answered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen follower, or a member that only another one had named, made `palisade status` silent for 2.8 s."""
     Nodes(monkeypatch)
