@@ -40,7 +40,16 @@ def status(session: CliSession, at: str | None) -> None:
     of them. Nodes that follow the cluster without being members are included; --at queries one such node alone. Exit
     code 3 if no node answers.
     """
-    from palisade.service.status import cells, clusters_of, fenced_of, plain_cells, refusals_of, titles, waits_of
+    from palisade.service.status import (
+        cells,
+        clusters_of,
+        fenced_of,
+        leaderless_of,
+        plain_cells,
+        refusals_of,
+        titles,
+        waits_of,
+    )
 
     reasons: dict[str, str] = {}
     if at is None:
@@ -61,7 +70,8 @@ def status(session: CliSession, at: str | None) -> None:
         console.print(status_table(rows, console.width))
     else:
         session.rows({"nodes": rows}, titles(), [plain_cells(row) if session.as_csv else cells(row) for row in rows])
-    for line in () if session.as_json else (*refusals_of(rows), *fenced_of(rows), *waits_of(rows)):
+    lines = (*leaderless_of(rows), *refusals_of(rows), *fenced_of(rows), *waits_of(rows))
+    for line in () if session.as_json else lines:
         print(line, file=sys.stderr)
 
 

@@ -9,6 +9,8 @@ from palisade.base.counted import revision_range
 from palisade.recovery.report_json import progress_cell
 
 Row = Mapping[str, Any]
+VOTES = frozenset({"follower", "candidate", "leader"})
+"""Roles of a member that is not a learner."""
 RELEASE_LATE_MS = 1_000
 """From then on a revision counts as waiting for its release, also if no node delays it."""
 NOTHING = "-"
@@ -163,6 +165,18 @@ def wait_line(wait: Mapping[str, Any]) -> str:
     have = "has" if first == last > 1 else "have"
     reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
     return f"{revisions} {have} waited {wait['waited_ms']} ms: {reasons}"
+
+
+def leaderless_of(rows: Sequence[Row]) -> list[str]:
+    """A line if members have answered and none of them leads or knows a leader."""
+    members = [row["id"] for row in rows if row["role"] in VOTES]
+    if not members or any(row["leader"] or row["role"] == "leader" for row in rows):
+        return []
+    silent = [str(row["id"]) for row in rows if row["role"] is None]
+    if not silent:
+        return ["no leader is known: an election may be in progress"]
+    do = "does" if len(silent) == 1 else "do"
+    return [f"no leader is known: {', '.join(silent)} {do} not answer; a leader needs a majority of the voters"]
 
 
 def fenced_of(rows: Sequence[Row]) -> list[str]:

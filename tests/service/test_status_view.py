@@ -5,7 +5,16 @@ from __future__ import annotations
 from rich.console import Console
 
 from palisade.cli.status_table import status_table
-from palisade.service.status import cell, changes_of, clusters_of, line_of, plain_cells, row_of, silent_row
+from palisade.service.status import (
+    cell,
+    changes_of,
+    clusters_of,
+    leaderless_of,
+    line_of,
+    plain_cells,
+    row_of,
+    silent_row,
+)
 
 STATUS = {
     "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
@@ -71,3 +80,15 @@ def test_clusters_of_rows_have_name_and_id() -> None:
     follower = row_of({"member": "f1", "cluster": "c1"}, None)
     assert clusters_of([*rows, follower]) == ["cluster c1, id 0f"], "a follower printed a line of its own"
     assert clusters_of([follower]) == ["cluster c1; f1 has not received the cluster's ID yet"]
+
+
+def test_status_without_a_leader_names_the_nodes_that_do_not_answer() -> None:
+    """Without a majority, the remaining node was shown as "recovering", without a reason."""
+    alone = row_of(STATUS | {"member": "n3", "role": "follower", "leader": None}, None)
+    (line,) = leaderless_of([silent_row("n1", None), SILENT, alone])
+    assert line == "no leader is known: n1, n2 do not answer; a leader needs a majority of the voters"
+    assert leaderless_of([SILENT, alone])[0].startswith("no leader is known: n2 does not answer")
+    assert leaderless_of([alone]) == ["no leader is known: an election may be in progress"]
+    assert leaderless_of([LEADER, SILENT, alone]) == []
+    assert leaderless_of([alone, row_of(STATUS | {"member": "n2", "role": "follower"}, None)]) == []
+    assert leaderless_of([SILENT]) == leaderless_of([row_of(STATUS | {"role": "learner", "leader": None}, None)]) == []
