@@ -136,6 +136,8 @@ class DataNodes:
             if ended - began > TIMEOUT_S / 2:  # not a refused connection
                 self._silent[node] = ended + TIMEOUT_S, str(error)
             raise CountFailed(str(error)) from error
-        if answer.status != 200 or type(answer.content.get("rows")) is not int:
-            raise CountFailed(f"{node} answered with HTTP {answer.status}")
+        if answer.status != 200:
+            raise CountFailed(answer.detail)
+        if type(answer.content.get("rows")) is not int:
+            raise CountFailed("its answer has no number of rows")
         return int(answer.content["rows"])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -96,7 +97,8 @@ class CountProgress:
             try:
                 rows = await ask(node, segment)
             except CountFailed as error:
-                self.failed[segment] = f"{node}: {error}"
+                names_it = re.search(rf"\b{re.escape(node)}\b", str(error))
+                self.failed[segment] = str(error) if names_it else f"{node}: {error}"
                 raise
             finally:
                 del self.asked[segment]

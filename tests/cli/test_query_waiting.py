@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from palisade.base.http_request import NoAnswer
+from palisade.base.http_request import Answer, NoAnswer
 from palisade.cli import query
 from palisade.cli import waiting as waiting_module
 from palisade.cli.main import main
@@ -192,3 +192,27 @@ async def test_node_that_gave_no_answer_is_not_asked_again_at_once(monkeypatch: 
     with pytest.raises(CountFailed, match="no answer in time"):
         await nodes.rows("n1", name(1))
     assert asked == ["one", "one", "two", "one"], "it is asked again after the time of a request"
+
+
+async def test_reason_of_a_node_that_does_not_count_is_its_own_and_names_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node without --segments gave "n3: n3 answered with HTTP 404"."""
+    answers = [Answer(404, {"detail": "node n3 stores no segments: it runs without --segments"}, {})]
+    answers.append(Answer(503, {"detail": "the vault is fenced"}, {}))
+
+    class Requests:
+        async def json(self, *_: Any, **__: Any) -> Answer:
+            return answers.pop(0)
+
+    class Topology:
+        async def topology(self) -> dict[str, Any]:
+            return {}
+
+    monkeypatch.setattr(query, "addresses_in", lambda _: {"n3": "three"})
+    progress = CountProgress()
+    ask = progress.asking(DataNodes(Topology(), Requests(), lambda: 0.0).rows)  # type: ignore[arg-type]
+    for reason in ("node n3 stores no segments: it runs without --segments", "n3: the vault is fenced"):
+        with pytest.raises(CountFailed):
+            await ask("n3", name(1))
+        assert progress.failed[name(1)] == reason
