@@ -28,8 +28,8 @@ ttl_option = click.option(
 )  # fmt: skip
 wait_option = click.option(
     "--wait", "wait_s", type=Number(0, INTERVAL_S_MAX), metavar="SECONDS",
-    help="Give up with exit code 1 after this time; 0 does not wait. Default: wait without limit. While no node "
-    "responds, --timeout applies.",
+    help="Give up with exit code 1 after this time in the queue; 0 does not wait. Default: wait without limit. Until "
+    "the claim is in the queue, which needs a leader, --timeout applies instead, with exit code 3.",
 )  # fmt: skip
 
 
