@@ -77,11 +77,13 @@ def clusters_of(rows: Sequence[Row]) -> list[str]:
     found = {(row["cluster"], row["cluster_id"]) for row in rows if row["cluster"]}
     identified = {name for name, id_ in found if id_}
     found = {(name, id_) for name, id_ in found if id_ or name not in identified}
-    nodes = {name: ", ".join(str(row["id"]) for row in rows if row["cluster"] == name) for name, _ in found}
-    return [
-        f"cluster {name}, id {id_}" if id_ else f"cluster {name}; {nodes[name]} has not received the cluster's ID yet"
-        for name, id_ in sorted(found, key=str)
-    ]
+    nodes = {name: [str(row["id"]) for row in rows if row["cluster"] == name] for name, _ in found}
+    lines = []
+    for name, id_ in sorted(found, key=str):
+        have = "has" if len(nodes[name]) == 1 else "have"
+        unknown = f"; {', '.join(nodes[name])} {have} not received the cluster's ID yet"
+        lines.append(f"cluster {name}{f', id {id_}' if id_ else unknown}")
+    return lines
 
 
 def silent_row(node: str | None, url: str | None) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def test_clusters_of_rows_have_name_and_id() -> None:
     follower = row_of({"member": "f1", "cluster": "c1"}, None)
     assert clusters_of([*rows, follower]) == ["cluster c1, id 0f"], "a follower printed a line of its own"
     assert clusters_of([follower]) == ["cluster c1; f1 has not received the cluster's ID yet"]
+    other = {**follower, "id": "f2"}
+    assert clusters_of([follower, other]) == ["cluster c1; f1, f2 have not received the cluster's ID yet"]
 
 
 def test_status_without_a_leader_names_the_nodes_that_do_not_answer() -> None:
