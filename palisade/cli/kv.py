@@ -190,9 +190,15 @@ def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: 
     with session.note_after_ctrl_c(lambda: incomplete() if output.printed else None):
         session.call(show, notice=False)
     if not output.printed:
-        session.note_on_terminal(none_begins_with(key) if options["prefix"] else "no key is in this range")
+        session.note_on_terminal(none_begins_with(key) if options["prefix"] else none_in_range(key, range_end))
     if output.more and not session.as_json:
         click.echo(f"{output.printed} of {counted(output.count, 'key')}; --limit omitted the others", err=True)
+
+
+def none_in_range(key: bytes, range_end: bytes) -> str:
+    """`range_end`: a zero byte stands for the end of the keyspace."""
+    backwards = b"" < range_end <= key and range_end != bytes(1)
+    return f"no key is in this range{': END is not after KEY' if backwards else ''}"
 
 
 @click.command(cls=NumberCommand)

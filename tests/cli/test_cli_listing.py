@@ -95,6 +95,7 @@ def test_ls_recursive_lists_all_keys(run: Run, monkeypatch: pytest.MonkeyPatch) 
         (("ls", "/none"), "palisade: no key begins with /none\n"),
         (("get", "/none", "--prefix"), "palisade: no key begins with /none\n"),
         (("get", "/none", "/nonf"), "palisade: no key is in this range\n"),
+        (("get", "/nonf", "/none"), "palisade: no key is in this range: END is not after KEY\n"),
         (("user", "list"), "palisade: there is no user\n"),
         (("role", "list"), "palisade: there is no role\n"),
         (("activation", "list"), "palisade: there is no role with a primary and a backup\n"),
