@@ -6,6 +6,7 @@ from aiohttp import ClientSession
 
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import FoundCluster
+from palisade.raftgroup.errors import NO_MAJORITY
 from tests.support.fake_group import FakeGroup
 
 READY = "[+]ready ok\n[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\nok\n"
@@ -36,7 +37,7 @@ async def test_health_names_the_reason(http: ClientSession, group: FakeGroup) ->
     group.majority = group.lease_valid = False
     status, healthy, reason = await health(http)
     assert (status, healthy) == (503, "false")
-    assert reason.startswith("RANGE ERROR:no majority")
+    assert reason == f"RANGE ERROR:{NO_MAJORITY}"
     group.leading = False
     assert await health(http) == (503, "false", "RAFT NO LEADER")
     assert await health(http, "?serializable=true") == (200, "true", "")
@@ -71,7 +72,7 @@ async def test_one_check_has_a_path_of_its_own(http: ClientSession, group: FakeG
     group.leading = False
     status, found = await text(http, "/readyz/linearizable_read")
     assert status == 503
-    assert found.startswith("[-]linearizable_read failed: no majority")
+    assert found.startswith(f"[-]linearizable_read failed: {NO_MAJORITY}")
     assert await text(http, "/livez/serializable_read") == (200, "ok\n")
     async with http.get("/readyz/nothing") as answer:
         assert answer.status == 404

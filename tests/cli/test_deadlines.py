@@ -22,6 +22,8 @@ from palisade.base.frames import encode
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.main import main
 from palisade.cli.session import CliSession
+from palisade.journal import local_file
+from palisade.journal.local_file import LocalState
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.vault.errors import Fenced
@@ -333,6 +335,7 @@ def test_activation_shows_that_it_waits_for_a_frozen_copy(
     monkeypatch.setattr(waiting_module, "NOTICE_S", 0.05)
     monkeypatch.setattr("palisade.cli.activation_copies.ASK_S", 0.6)
     monkeypatch.setattr("palisade.cli.activation.STORE_S", 0.6)
+    (tmp_path / local_file.NAME).write_bytes(local_file.encode(LocalState("r")))
     with cli_node() as node:
         store = frozen if "force" in options else node.endpoint
         arguments = options.replace("ADDRESS", frozen).replace("DIR", str(tmp_path)).split()
