@@ -23,7 +23,6 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.main import main
 from palisade.cli.session import CliSession
 from palisade.journal import local_file
-from palisade.journal.local_file import LocalState
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.vault.errors import Fenced
@@ -316,12 +315,8 @@ def test_change_without_a_leader_is_refused_and_not_unknown(command: str, frozen
     before, _, after = command.partition(" -- ")
     with cli_node(deadline_s=5.0) as node:
         node.do(lambda: vars(node.group).update(leading=False))
-        where = [
-            "--timeout",
-            "2",
-            "--endpoints",
-            f"{frozen},{frozen.replace('127.0.0.1', 'localhost')},{node.endpoint}",
-        ]
+        endpoints = f"{frozen},{frozen.replace('127.0.0.1', 'localhost')},{node.endpoint}"
+        where = ["--timeout", "2", "--endpoints", endpoints]
         arguments = [*before.split(), *where, *(["--", after] if after else [])]
         done = CliRunner().invoke(main, arguments, input='{"key": "/k", "value": "v"}')
     assert (done.exit_code, "may or may not" in done.stderr) == (3, False), done.stderr
@@ -335,11 +330,11 @@ def test_activation_shows_that_it_waits_for_a_frozen_copy(
     monkeypatch.setattr(waiting_module, "NOTICE_S", 0.05)
     monkeypatch.setattr("palisade.cli.activation_copies.ASK_S", 0.6)
     monkeypatch.setattr("palisade.cli.activation.STORE_S", 0.6)
-    (tmp_path / local_file.NAME).write_bytes(local_file.encode(LocalState("r")))
+    (tmp_path / local_file.NAME).write_bytes(local_file.encode(local_file.LocalState("r")))
     with cli_node() as node:
-        store = frozen if "force" in options else node.endpoint
-        arguments = options.replace("ADDRESS", frozen).replace("DIR", str(tmp_path)).split()
-        done = CliRunner().invoke(main, ["activation", *arguments, "--endpoints", store])
+        where = f"--endpoints {frozen if 'force' in options else node.endpoint}"
+        text = f"activation {options} {where}".replace("ADDRESS", frozen).replace("DIR", str(tmp_path))
+        done = CliRunner().invoke(main, text.split())
     assert f"palisade: waiting: no answer yet from the copies {frozen}\n" in done.stderr
     if "force" in options:
         assert f"palisade: waiting: no connection yet: {frozen}: no answer" in done.stderr
