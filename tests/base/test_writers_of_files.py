@@ -18,7 +18,9 @@ from palisade.catalog.forced_activation import CopyReport, Operator, forced
 from palisade.cli.activation_copies import HeldCopy
 from palisade.cli.login import write_private
 from palisade.cli.vault import write_rows
+from palisade.journal import local_file
 from palisade.journal.files import DiskFiles
+from palisade.journal.local_file import LocalState
 from palisade.metastore.backup import BackupEncoder, header_of
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.lmdb_store import LmdbStore
@@ -220,6 +222,8 @@ def role_files(root: Path) -> Moments:
 
 def forced_activation(root: Path) -> Moments:
     (root / "copy").mkdir()
+    state = LocalState("meta", LocalSequence(3, 1))
+    (root / "copy" / local_file.NAME).write_bytes(local_file.encode(state))
     report = CopyReport("here", LocalSequence(3, 1))
     with HeldCopy("meta", root / "copy") as held:
         sync_tree(root)
