@@ -30,10 +30,13 @@ class BackupFileError(PalisadeError):
 
 
 class BackupFile:
-    """`begin` before every attempt; then `write`, then `finish`; `discard` in any case. Raises BackupFileError."""
+    """`begin` before every attempt; then `write`, then `finish`; `discard` in any case. Raises BackupFileError.
+
+    `finished`: the file has its final name."""
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self._path = path
+        self.finished = False
         try:
             reason = why_not_made(path, overwrite=overwrite)
         except OSError as error:
@@ -71,6 +74,7 @@ class BackupFile:
             publish(self._partial, self._path)
         except OSError as error:
             raise BackupFileError(f"{self._path} can't be written: {error.strerror}; give another path") from None
+        self.finished = True
         self._close()
         return found
 

@@ -89,7 +89,7 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
                 header, end = verify_file(Path(file), show)
         else:
             target = None if file == STDOUT else BackupFile(Path(file), overwrite=overwrite)
-            with session.note_after_ctrl_c(lambda: f"the backup was interrupted; {left(file)}"):
+            with session.note_after_ctrl_c(lambda: f"the backup was interrupted; {left(file, target)}"):
                 header, end = session.run(take(session, target, serializable))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
@@ -133,10 +133,12 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
         return await from_one_of(session, target, serializable, state)
 
 
-def left(file: str) -> str:
+def left(file: str, target: BackupFile | None) -> str:
     """What an interrupted backup leaves."""
-    if file == STDOUT:
+    if target is None:
         return "the output is incomplete"
+    if target.finished:
+        return f"{file} is complete and verified"
     return f"{file} was not {'changed' if Path(file).exists() else 'written'}"
 
 
@@ -191,7 +193,7 @@ async def from_one_of(
             if target is None:
                 return found
             with byte_bar("verifying", lines=not session.as_json) as show:
-                return target.finish(show)
+                return target.finish(until_cancelled(show))
         except BrokenOff as error:
             reasons.append(f"{url}: {error}")
             if error.begun and target is None:
@@ -204,6 +206,19 @@ async def from_one_of(
         text += ". None of the nodes that answer knows a leader, without which a backup may be outdated: retry when "
         text += "there is one, or accept that with --serializable"
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
+
+
+def until_cancelled(show: Callable[[int, int | None], None]) -> Callable[[int, int | None], None]:
+    """`show` for work that does not await: raises CancelledError after Ctrl-C, which otherwise takes effect at its
+    end."""
+    task = asyncio.current_task()
+
+    def shown(done: int, total: int | None) -> None:
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        show(done, total)
+
+    return shown
 
 
 def unanswered_clauses(unasked: Sequence[str], silent: Collection[str], deadline_s: float) -> list[str]:

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
 from palisade.client.session import StreamSession
+from palisade.node import backup_file
 from tests.support.waiting import until_in_thread
 
 Run = Callable[..., Result]
@@ -183,6 +184,41 @@ def test_backup_reports_that_its_file_was_not_written(
     result = run("backup", "--overwrite", str(tmp_path / "b"))
     assert (result.exit_code, (tmp_path / "b").read_bytes()) == (130, b"older")
     assert result.stderr == f"palisade: the backup was interrupted; {tmp_path / 'b'} was not changed\n"
+
+
+@pytest.mark.parametrize(("at", "left"), [("verifying", "was not written"), ("publishing", "is complete and verified")])
+def test_backup_that_ends_while_it_verifies_reports_what_is_left(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, left: str
+) -> None:
+    """Ctrl-C took effect after the verification: the file was complete, and was reported as not changed."""
+    publish = backup_file.publish
+
+    async def urls_of(*_: Any) -> list[str]:
+        return ["http://n1"]
+
+    async def download(*_: Any, **__: Any) -> None:
+        return None
+
+    def interrupt(step: str) -> None:
+        if step == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def verify_file(_: Path, progress: Callable[[int, int], None]) -> tuple[None, None]:
+        interrupt("verifying")
+        progress(1, 1)
+        return None, None
+
+    def publishing(partial: Path, path: Path) -> None:
+        interrupt("publishing")
+        publish(partial, path)
+
+    monkeypatch.setattr("palisade.cli.backup.urls_of", urls_of)
+    monkeypatch.setattr("palisade.cli.backup.download", download)
+    monkeypatch.setattr(backup_file, "verify_file", verify_file)
+    monkeypatch.setattr(backup_file, "publish", publishing)
+    result = run("backup", str(tmp_path / "b"))
+    assert (result.exit_code, [each.name for each in tmp_path.iterdir()]) == (130, ["b"] if at == "publishing" else [])
+    assert result.stderr == f"palisade: the backup was interrupted; {tmp_path / 'b'} {left}\n"
 
 
 def test_restore_reports_that_its_folder_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
