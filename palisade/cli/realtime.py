@@ -175,18 +175,17 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     given, start, end = how.pop("closes"), how.pop("start"), how.pop("end")
     closes = not how["writer"] if given is None else given
 
-    async def run(client: Any) -> dict[str, Any]:
+    async def run(client: Any) -> tuple[dict[str, Any], str | None]:
         from palisade.catalog.realtime_rows import columns_from
 
         rows = rows_in(file, columns_from(columns))
         begin = list(itertools.islice(rows, BATCH))  # before anything is opened, as one of these lines may be invalid
         writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
         again = Repetition(writer, how["writer"], closes)
-        if not session.as_json and (remark := await too_few_keepers(client, how["replicas"], session.deadline_s)):
-            session.note(remark)
+        remark = None if session.as_json else await too_few_keepers(client, how["replicas"], session.deadline_s)
         try:
             await writer.open()
-            return await fill(writer, file, itertools.chain(begin, rows), closes)
+            return await fill(writer, file, itertools.chain(begin, rows), closes), remark
         except OutcomeUnknown as error:
             raise OutcomeUnknown(f"{error}. {again.text()}") from None
         except RealtimeNotStored as error:
@@ -205,10 +204,12 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
         finally:
             await writer.release()
 
-    found = session.call(run)
+    found, remark = session.call(run)
     state = ", closed" if closes else ""
     skipped = f", the first {found['skipped']:,} of them were there already" if found["skipped"] else ""
     session.answer(found, f"{found['segment']}: {counted(found['rows'], 'row')}{skipped}{state}")
+    if remark is not None:
+        session.note(remark)
 
 
 @dataclass(frozen=True, slots=True)
