@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from palisade.base.durable_files import make_directory
 
-TRIES, PAUSE_S = 1_000, 0.001
-"""Of a lock beside a shared one. Only another program holds that for longer."""
+TRIES = 10_000
+"""How often a lock is tried while other processes have shared locks. Only another program has one for longer."""
 
 
 class DirectoryLock:
@@ -50,14 +49,15 @@ class DirectoryLock:
 def lock_file(descriptor: int) -> None:
     """Lock for this process until the file is closed. Raises OSError at once if another process holds the lock.
 
-    The shared lock of `is_locked`, which lasts microseconds, does not count: a shared lock can be had beside it."""
+    `is_locked` takes a shared lock for some microseconds. It does not prevent this lock: while a shared lock is
+    granted here as well, no process holds an exclusive one, so the processor is yielded and the lock is tried again."""
     for _ in range(TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            time.sleep(PAUSE_S)
+            os.sched_yield()
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,16 @@ def test_lock_is_seen_while_it_is_held(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
 
 
-def test_question_whether_a_lock_is_held_does_not_refuse_an_owner(tmp_path: Path) -> None:
+def test_question_whether_a_lock_is_held_does_not_refuse_an_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The question takes a shared lock for a moment."""
     DirectoryLock(tmp_path, RuntimeError).release()
-    asking = os.open(tmp_path / "LOCK", os.O_RDONLY)
-    fcntl.flock(asking, fcntl.LOCK_SH)
-    threading.Timer(0.05, os.close, [asking]).start()
+    asking = [os.open(tmp_path / "LOCK", os.O_RDONLY)]
+    fcntl.flock(asking[0], fcntl.LOCK_SH)
+    monkeypatch.setattr(os, "sched_yield", lambda: os.close(asking.pop()))
     DirectoryLock(tmp_path, RuntimeError).release()
+    assert asking == []
 
 
 def test_shared_lock_of_another_program_is_not_waited_for_without_end(
