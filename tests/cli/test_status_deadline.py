@@ -60,22 +60,28 @@ async def test_members_and_followers_that_do_not_answer_take_one_timeout(
     assert [(row["id"], row["role"]) for row in rows] == [("n1", None), ("n2", None), ("n3", "follower"), ("f1", None)]
 
 
+def answers_at(request: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """n3 answers from this request on; before, it has `reason`. Returns the time limit of each request."""
+    requests = list[float]()
+
+    async def ask(address: str, given_s: float, _wrong: Any, reasons: dict[str, str]) -> Mapping[str, Any] | None:
+        requests.append(given_s)
+        if len(requests) >= request:
+            return {"member": "n3", "role": "leader", "members": [member("n3")]}
+        reasons[address] = reason
+        return None
+
+    Nodes(monkeypatch)
+    monkeypatch.setattr(status_module, "ask", ask)
+    return requests
+
+
 @pytest.mark.parametrize(("timeout_s", "asked"), [(9.0, 2), (1.0, 1)])
 async def test_status_is_repeated_while_a_node_that_has_just_started_cannot_verify_the_user(
     timeout_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After `palisade up` had printed "ready", `palisade status` ended with exit code 3 (issue 16)."""
-    requests = list[float]()
-
-    async def ask(address: str, given_s: float, _wrong: Any, reasons: dict[str, str]) -> Mapping[str, Any] | None:
-        requests.append(given_s)
-        if len(requests) > 1:
-            return {"member": "n3", "role": "leader", "members": [member("n3")]}
-        reasons[address] = "this node could not read the permissions in time"
-        return None
-
-    Nodes(monkeypatch)
-    monkeypatch.setattr(status_module, "ask", ask)
+    requests = answers_at(2, "this node could not read the permissions in time", monkeypatch)
     reasons: dict[str, str] = {}
     rows = await status_module.rows_from(CliSession((RUNS,), timeout_s, as_json=False), reasons)
     roles = [row["role"] for row in rows if row["id"] == "n3"]
@@ -88,17 +94,7 @@ async def test_status_is_repeated_while_a_running_up_is_starting_its_nodes(
     up_runs: bool, timeout_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`palisade status` failed at once, although docs/cli.md promises that commands wait."""
-    requests = list[float]()
-
-    async def ask(address: str, given_s: float, _wrong: Any, reasons: dict[str, str]) -> Mapping[str, Any] | None:
-        requests.append(given_s)
-        if len(requests) > 2:
-            return {"member": "n3", "role": "leader", "members": [member("n3")]}
-        reasons[address] = "connection refused"
-        return None
-
-    Nodes(monkeypatch)
-    monkeypatch.setattr(status_module, "ask", ask)
+    requests = answers_at(3, "connection refused", monkeypatch)
     session = CliSession((RUNS,), timeout_s, as_json=False, up_runs=up_runs)
     rows = await status_module.rows_from(session, {})
     roles = [row["role"] for row in rows if row["id"] == "n3"]
