@@ -59,7 +59,25 @@ def lock(session: CliSession, name: bytes, command: tuple[str, ...], ttl_s: floa
     hold(session, lambda client: client.lock(name, ttl_s=ttl_s, timeout_s=wait_s), command, "PALISADE_LOCK")
 
 
-@click.command()
+class ElectCommand(click.Command):
+    """Refuses a missing VALUE before `--`; click would take the first word of COMMAND as VALUE."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and not ctx.resilient_parsing:
+            at = args.index("--")
+            given, _, _ = self.make_parser(ctx).parse_args(args[:at])
+            other_use = given.get("listen") or not {*ctx.help_option_names}.isdisjoint(args[:at])
+            lacks_value = isinstance(given.get("name"), str) and not isinstance(given.get("value"), str)
+            # A first word that begins with - is a VALUE: after `--` it is not an option.
+            if lacks_value and not other_use and args[at + 1 :] and not args[at + 1].startswith("-"):
+                raise click.UsageError(
+                    "VALUE is missing: it stands before --, as in 'palisade elect /leader/ingest n1 -- ./ingest.sh'",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=ElectCommand)
 @click.argument("name", type=read_name)
 @click.argument("value", type=read_bytes, required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from palisade.cli.lock import elect
 from palisade.cli.main import main
 from tests.support.cli_node import CliNode
 
@@ -85,6 +86,9 @@ def test_empty_value_is_refused_before_anything_is_sent(arguments: tuple[str, ..
         (("lock", "", "--", "echo", "x"), "the name is empty; give one, such as /locks/compaction"),
         (("elect", "", "n1"), "the name is empty; give one, such as /locks/compaction"),
         (("elect", "", "--listen"), "the name is empty; give one, such as /locks/compaction"),
+        (("elect", "/l", "--", "echo", "x"), "VALUE is missing: it stands before --, as in 'palisade elect /leader/"),
+        (("elect", "/l", "--ttl", "5", "--", "echo", "x"), "VALUE is missing: it stands before --"),
+        (("elect", "/l", "--listen", "--", "x"), "give either VALUE or --listen"),
         (("segments", "lookup", "s", "--from", "a", "--to", "b"), "'--from': 'a' is no day such as 2013-03-01 and no"),
         (("query", "count", "s", "--from", "2013-01-01", "--to", "b"), "'--to': 'b' is no day such as 2013-03-01"),
         (("segments", "mark-unused", "s", "--from", "a"), "'--from': 'a' is no day such as 2013-03-01 and no time"),
@@ -187,3 +191,22 @@ def test_man_into_what_is_no_folder_says_so() -> None:
         1,
         "palisade: /dev/null can't be written: it is not a folder; give another folder\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "command"),
+    [
+        ("/l n1 -- run --all", b"n1", ("run", "--all")),
+        ("/l n1 --ttl 5 -- run -- x", b"n1", ("run", "--", "x")),
+        ("/l n1 run x", b"n1", ("run", "x")),
+        ("/l -- -1 run", b"-1", ("run",)),
+        ("-- /l -1 run", b"-1", ("run",)),
+    ],
+)
+def test_elect_takes_value_and_command_from_their_places(words: str, value: bytes, command: tuple[str, ...]) -> None:
+    given = elect.make_context("elect", words.split()).params
+    assert (given["value"], given["command"]) == (value, command)
+
+
+def test_elect_shows_its_help_before_a_command() -> None:
+    assert invoke("elect", "/l", "--help", "--", "run").exit_code == 0
