@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from palisade.base.errors import TRY_AGAIN
 from palisade.base.interval import check_seconds
 from palisade.base.key_text import key_text
 from palisade.vault.change import Item
@@ -152,12 +153,12 @@ def _settled(
 
 def _refusal(what: str, outcome: Unreleased | Unapplied | Unreachable, wait_s: float, more: str = "") -> ReadRefused:
     if isinstance(outcome, Unreachable):
-        return Fenced(f"{what} can't be read from the vault now: {outcome.reason}. Try again{more}")
+        return Fenced(f"{what} can't be read from the vault now: {outcome.reason}{more}{TRY_AGAIN}")
     if isinstance(outcome, Unapplied):
         change = f"a change at revision {outcome.revision}, which the vault has not applied within {wait_s} s"
-        return Pending(f"{what} has {change}, so it can't be read as of one revision: try again{more}")
+        return Pending(f"{what} has {change}, so it can't be read as of one revision{more}{TRY_AGAIN}")
     change = f"a change at revision {outcome.revision} that is not released yet"
-    return Pending(f"{what} has {change}, after a wait of {wait_s} s: try again{more}")
+    return Pending(f"{what} has {change}, after a wait of {wait_s} s{more}{TRY_AGAIN}")
 
 
 def _fetched(start: bytes, rule: Region | None, refused: Callable[..., ReadRefused]) -> Course[Any]:

@@ -16,6 +16,16 @@ class PalisadeError(Exception):
     retry: ClassVar[bool] = False
 
 
+TRY_AGAIN = "; try again"
+ELSEWHERE = ", or use another node"
+"""Follows TRY_AGAIN if only this node cannot execute the request."""
+
+
+def without_retry_advice(error: PalisadeError) -> str:
+    """The text of the error for a notice, while the program itself repeats the request."""
+    return str(error).replace(TRY_AGAIN + ELSEWHERE, "").replace(TRY_AGAIN, "")
+
+
 class ConfigError(PalisadeError):
     """An invalid value: the text names the option, the value and the remedy. Nothing was started.
 

@@ -123,11 +123,11 @@ class DataNodes:
         began = self._now()
         until, why = self._silent.get(node, (0.0, ""))
         if began < until:
-            raise CountFailed(why)
+            raise CountFailed(node, why)
         if node not in self._addresses:
             self._addresses |= addresses_in(await self._client.topology())
         if node not in self._addresses:
-            raise CountFailed(f"{node} is not in the topology")
+            raise CountFailed(node, "it is not in the topology")
         path = f"/v1/segments/{segment}/rows"
         try:
             answer = await self._requests.json(self._addresses[node], path, params={"columns": "none"})
@@ -135,9 +135,9 @@ class DataNodes:
             ended = self._now()
             if ended - began > TIMEOUT_S / 2:  # not a refused connection
                 self._silent[node] = ended + TIMEOUT_S, str(error)
-            raise CountFailed(str(error)) from error
+            raise CountFailed(node, str(error)) from error
         if answer.status != 200:
-            raise CountFailed(answer.detail)
+            raise CountFailed(node, answer.detail)
         if type(answer.content.get("rows")) is not int:
-            raise CountFailed("its answer has no number of rows")
+            raise CountFailed(node, "its answer has no number of rows")
         return int(answer.content["rows"])

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -43,10 +42,14 @@ AskNode = Callable[[str, str], Awaitable[int]]
 
 
 class CountFailed(PalisadeError):
-    """The node did not answer, or does not have the segment."""
+    """The node did not answer, or does not have the segment. `reason`: without the name of the node."""
 
     code = "node-failed"
     retry = True
+
+    def __init__(self, node: str, reason: str) -> None:
+        super().__init__(f"{node}: {reason}")
+        self.node, self.reason = node, reason
 
 
 class ListCut(PalisadeError):
@@ -97,8 +100,7 @@ class CountProgress:
             try:
                 rows = await ask(node, segment)
             except CountFailed as error:
-                names_it = re.search(rf"\b{re.escape(node)}\b", str(error))
-                self.failed[segment] = str(error) if names_it else f"{node}: {error}"
+                self.failed[segment] = str(error)
                 raise
             finally:
                 del self.asked[segment]
@@ -158,7 +160,7 @@ def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:
         rows = await ask(node, segment)
         if rows != recorded.get(segment, rows):
             raise CountFailed(
-                f"{node} counted {counted(rows, 'row')} of segment {segment}, its record has {recorded[segment]}"
+                node, f"counted {counted(rows, 'row')} of segment {segment}, its record has {recorded[segment]}"
             )
         return rows
 
@@ -245,7 +247,7 @@ async def work(segments: Sequence[Mapping[str, Any]], known: dict[str, int], ask
                 known[each["segment"]] = await ask(node, each["segment"])
                 break
             except CountFailed as error:
-                log.debug("segment not counted: node=%s segment=%s error=%s", node, each["segment"], error)
+                log.debug("segment not counted: node=%s segment=%s error=%s", error.node, each["segment"], error.reason)
 
 
 def check_whole(segments: Sequence[Mapping[str, Any]]) -> None:

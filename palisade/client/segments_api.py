@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from palisade.base.counted import agreeing, counted
-from palisade.base.errors import PalisadeError
+from palisade.base.errors import PalisadeError, without_retry_advice
 from palisade.catalog.errors import CatalogError
 from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import Same, same_rows_and_place
@@ -55,7 +55,12 @@ class SegmentsApi(ABC):
     writer_waits_for: str = ""
     """What a realtime writer of this client waits for at a data node, for messages."""
     _refused_now: str | None = None
-    """Why the last lookup was refused, while it is repeated."""
+    """The node that refused the last lookup, and why, while it is repeated."""
+
+    @property
+    def connected_to(self) -> str:
+        """The node that the requests are sent to, with its address, for messages."""
+        return "the node"
 
     @property
     def _connection_trouble(self) -> str | None:
@@ -108,7 +113,7 @@ class SegmentsApi(ABC):
         try:
             return await self._call(name, *arguments, timeout_s=max(limit_s, PAUSE_S))
         except TEMPORARY as error:
-            self._refused_now = str(error)
+            self._refused_now = self._refusal(error)
         beside = [self._look_up_at(other, name, arguments, until) for other in self._other_nodes()]
         return await first_answer(self._retry_here(name, arguments, until), beside, ANSWERS)
 
@@ -134,11 +139,14 @@ class SegmentsApi(ABC):
                     if now() >= until:
                         if (trouble := self._connection_trouble) is not None:
                             raise Unavailable(f"the deadline passed; nothing was done: {trouble}") from None
-                        raise
-                    self._refused_now = str(error)
+                        raise type(error)(f"{self.connected_to}: {error}") from None
+                    self._refused_now = self._refusal(error)
                     await asyncio.sleep(PAUSE_S)
         finally:
             self._refused_now = None
+
+    def _refusal(self, error: PalisadeError) -> str:
+        return f"{self.connected_to}: {without_retry_advice(error)}"
 
     async def segments_lookup(
         self, data_source: str, start: str, end: str, *, on_missing: str = "fail", timeout_s: float | None = None

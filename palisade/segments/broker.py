@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from palisade.base.errors import PalisadeError
+from palisade.base.errors import ELSEWHERE, TRY_AGAIN, PalisadeError
 from palisade.catalog.errors import CatalogError, DamagedRow, NewerRow
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, Segment, SegmentRecord, announced_by, segment_of_record
@@ -272,8 +272,8 @@ class SegmentBroker(Component):
                 self._is_current()
                 return self._feed
         raise BrokerNotSynced(
-            f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: "
-            "retry, or use another node"
+            f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet"
+            f"{TRY_AGAIN}{ELSEWHERE}"
         )
 
     async def _recent(self, reads: RecentReads) -> RecentChanges | Rows:
@@ -302,6 +302,5 @@ class SegmentBroker(Component):
                     await self._moved.wait()
         except TimeoutError:
             raise BrokerNotSynced(
-                f"this node has read the segments up to revision {self.revision}, not yet to {lv}: retry, or use "
-                "another node"
+                f"this node has read the segments up to revision {self.revision}, not yet to {lv}{TRY_AGAIN}{ELSEWHERE}"
             ) from None

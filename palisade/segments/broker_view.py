@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from palisade.base.errors import ELSEWHERE, TRY_AGAIN
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timeline, TimelineSegment
@@ -208,7 +209,7 @@ class BrokerView:
     def lookup(self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL) -> SegmentAnswer:
         """Raises SegmentsUnavailable (only with FAIL), NoSuchDataSource, BrokerNotSynced."""
         if not self.settled:
-            raise BrokerNotSynced("this node has not read the segments' records yet: retry, or use another node")
+            raise BrokerNotSynced(f"this node has not read the segments' records yet{TRY_AGAIN}{ELSEWHERE}")
         source = self._sources.get(data_source)
         if source is None or not source.manifest.last:
             raise NoSuchDataSource(f"no segment of data source {data_source} was ever published: check the name")

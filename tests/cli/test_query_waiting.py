@@ -99,7 +99,7 @@ class Cluster:
 
 async def silent(node: str, segment: str) -> int:
     await asyncio.sleep(3)
-    raise CountFailed("no answer in time")
+    raise CountFailed(node, "no answer in time")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_count_that_ends_without_an_answer_names_the_node(
         return {**(await Cluster(segments=[segment]).lookup()), "rows": {name(1): 5}}
 
     async def rows(self: DataNodes, node: str, segment: str) -> int:
-        raise CountFailed("no answer in time")
+        raise CountFailed(node, "no answer in time")
 
     def call(self: CliSession, action: Any, **_: Any) -> Any:
         return asyncio.run(action(None))
@@ -197,8 +197,9 @@ async def test_node_that_gave_no_answer_is_not_asked_again_at_once(monkeypatch: 
 async def test_reason_of_a_node_that_does_not_count_is_its_own_and_names_it_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A node without --segments gave "n3: n3 answered with HTTP 404"."""
-    answers = [Answer(404, {"detail": "node n3 stores no segments: it runs without --segments"}, {})]
+    """A node without --segments gave "n3: n3 answered with HTTP 404". A reason with the name as a word, such as that of
+    node "the", was shown without the node."""
+    answers = [Answer(404, {"detail": "this node stores no segments: it runs without --segments"}, {})]
     answers.append(Answer(503, {"detail": "the vault is fenced"}, {}))
 
     class Requests:
@@ -209,10 +210,10 @@ async def test_reason_of_a_node_that_does_not_count_is_its_own_and_names_it_once
         async def topology(self) -> dict[str, Any]:
             return {}
 
-    monkeypatch.setattr(query, "addresses_in", lambda _: {"n3": "three"})
+    monkeypatch.setattr(query, "addresses_in", lambda _: {"n3": "three", "the": "four"})
     progress = CountProgress()
     ask = progress.asking(DataNodes(Topology(), Requests(), lambda: 0.0).rows)  # type: ignore[arg-type]
-    for reason in ("node n3 stores no segments: it runs without --segments", "n3: the vault is fenced"):
-        with pytest.raises(CountFailed):
-            await ask("n3", name(1))
-        assert progress.failed[name(1)] == reason
+    for node, reason in (("n3", answers[0].detail), ("the", answers[1].detail)):
+        with pytest.raises(CountFailed) as failed:
+            await ask(node, name(1))
+        assert progress.failed[name(1)] == str(failed.value) == f"{node}: {reason}"

@@ -95,10 +95,18 @@ async def test_unclear_choice_of_segments_is_refused(client: Client) -> None:
         await client.segments_mark_unused("flights")
 
 
-@pytest.mark.parametrize("error", [BrokerNotSynced("starting"), Pending("not released yet"), Fenced("cut off")])
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (BrokerNotSynced("starting; try again, or use another node"), "starting"),
+        (Pending("not released yet; try again. It is released soon"), "not released yet. It is released soon"),
+        (Fenced("cut off; reading from the cluster failed; try again"), "cut off; reading from the cluster failed"),
+    ],
+)
 async def test_lookup_is_repeated_while_its_node_may_not_answer(
-    client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+    client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, shown: str
 ) -> None:
+    """The notice named no node, and advised to try again what the command itself repeats."""
     await client.segments_publish("flights", [DAY])
     call, refusals, troubles = client._call, [error, error], list[str | None]()
 
@@ -111,7 +119,9 @@ async def test_lookup_is_repeated_while_its_node_may_not_answer(
     monkeypatch.setattr(client, "_call", refused_twice)
     assert (await client.segments_list())["data_sources"] == ["flights"]
     assert not refusals
-    assert troubles == [None, str(error), str(error)], "commands show it while they wait"
+    notice = f"{client.connected_to}: {shown}"
+    assert notice.startswith("n1 at 127.0.0.1:")
+    assert troubles == [None, notice, notice], "commands show it while they wait"
     assert client.trouble is None
 
 
@@ -128,6 +138,6 @@ async def test_lookup_is_repeated_until_its_timeout(client: Client, monkeypatch:
     now = asyncio.get_running_loop().time
     for timeout_s, least_s in ((0.4, 0.4), (None, 0.2)):
         began = now()
-        with pytest.raises(Fenced, match="cut off"):
+        with pytest.raises(Fenced, match=r"^n1 at 127\.0\.0\.1:\d+: cut off"):
             await client.segments_list(timeout_s=timeout_s)
         assert now() - began >= least_s

@@ -48,7 +48,7 @@ class Fleet:
             moving = self.rng.choice(list(self.places))
             self.places[moving] = {self.rng.choice(NODES)}
         if node not in self.places[segment] or node in self.dead:
-            raise CountFailed("does not have it")
+            raise CountFailed(node, "does not have it")
         return ROWS[segment]
 
     async def pause(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ async def test_dead_node_costs_nothing_while_a_replica_is_up() -> None:
 
     async def ask(node: str, segment: str) -> int:
         if node in fleet.dead:
-            raise CountFailed("connection refused")
+            raise CountFailed(node, "connection refused")
         return ROWS[segment]
 
     counted = await count_rows(fleet.lookup, ask, attempts=1, rng=fleet.rng, pause=fleet.pause)
@@ -89,7 +89,7 @@ async def test_missing_and_failed_segments_are_listed_and_nothing_is_counted() -
 
     async def ask(node: str, segment: str) -> int:
         if node == "b":
-            raise CountFailed("connection refused")
+            raise CountFailed(node, "connection refused")
         return ROWS[segment]
 
     with pytest.raises(SegmentsUnavailable) as refused:
@@ -195,7 +195,7 @@ async def test_position_of_a_growing_segment_is_asked_again_by_the_next_attempt(
 
     async def ask(node: str, segment: str) -> int:
         if segment == other and down:
-            raise CountFailed("is down")
+            raise CountFailed(node, "is down")
         return rows[segment]
 
     async def pause(seconds: float) -> None:

@@ -93,6 +93,6 @@ class Counter(SegmentClient):
             return await self.ask(self.world.hosts[node], rows)
         except (ConnectionError, TimeoutError) as error:
             begun.silent.add(node)
-            raise CountFailed(f"{node} does not answer") from error
+            raise CountFailed(node, "no answer") from error
         except PalisadeError as error:
-            raise CountFailed(str(error)) from error
+            raise CountFailed(node, str(error)) from error

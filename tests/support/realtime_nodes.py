@@ -122,7 +122,7 @@ class IngestingNode(DataNode):
         record = self.holder.record(name)
         rows = None if record is None else self.holder.segment_store.verifier.rows(record.digest)
         if record is None or rows is None or not self.holder.segment_store.has(name, record.digest):
-            raise CountFailed(f"{self.name} does not have {name}")
+            raise CountFailed(self.name, f"it does not have {name}")
         return rows
 
 

@@ -100,7 +100,7 @@ class RealtimeWorld(AnnouncingWorld):
         async def ask(node: str, segment: str) -> int:
             await self.some_turns()
             if node in self.down:
-                raise CountFailed(f"{node} is down")
+                raise CountFailed(node, "it is down")
             return self.nodes[node].rows(segment)
 
         try:

@@ -84,7 +84,7 @@ class SegmentCopyRoutes:
     def _keeper(self) -> SegmentHolder:
         """Raises NoSuchSegment."""
         if self._holder is None:
-            raise NoSuchSegment(f"node {self._node} stores no segments: it runs without --segments")
+            raise NoSuchSegment("this node stores no segments: it runs without --segments")
         return self._holder
 
 
