@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http.fast_path import HttpConnection
-from palisade.api.http.request_head import Hot, KeyPaths, make_plan
+from palisade.api.http.request_head import Hot, KeyPaths, LastHeaders, RequestPlan, make_plan
 from palisade.api.http.server import HttpServer
 from palisade.metastore.requests import Range
 from palisade.service.authorization.callers import Access
@@ -24,6 +24,7 @@ HOT_PUT = Hot("POST /v3/kv/put", lambda *_: None, Access.PER_REQUEST, lambda *_:
 HOT_KEYS = KeyPaths(
     Hot(action, lambda *_: None, Access.PER_REQUEST, lambda *_: None) for action in ("PUT /v1/kv/", "GET /v1/fenced/")
 )
+TOKEN, PASSWORD = b"Bearer t1", b"Basic cm9vdDpw"
 BODIES = [
     ("/v3/kv/put", PUT),
     ("/v3/kv/put", b"{"),
@@ -41,6 +42,16 @@ BODIES = [
     ("/v3/maintenance/status", b"{}"),
     ("/v3/cluster/member/list", b"{}"),
 ]
+
+
+def divided(head: str) -> tuple[bytes, bytes]:
+    """The request line, and the headers with the CRLF before and after them."""
+    line, *headers = head.encode("latin-1").split(b"\n")
+    return line, b"".join(b"\r\n" + header for header in headers) + b"\r\n"
+
+
+def plan_of_put(head: str) -> RequestPlan | None:
+    return make_plan(*divided(head), {b"/v3/kv/put": HOT_PUT})
 
 
 async def test_fast_path_and_aiohttp_return_the_same_responses(server: HttpServer) -> None:
@@ -126,29 +137,52 @@ async def test_connection_switches_from_fast_path_to_aiohttp(server: HttpServer)
 @pytest.mark.parametrize(
     "header",
     [
-        b"Transfer-Encoding: chunked",
-        b"Expect: 100-continue",
-        b"Connection: close",
-        b"Content-Encoding: gzip",
-        b"Origin: http://evil",
-        b"Content-Length: 5",
-        b"Content-Length: -1",
-        b" folded: yes",
-        b"no colon",
+        "Transfer-Encoding: chunked",
+        "Expect: 100-continue",
+        "Connection: close",
+        "Content-Encoding: gzip",
+        "Origin: http://evil",
+        "Content-Length: 5",
+        "Content-Length: -1",
+        " folded: yes",
+        "no colon",
     ],
 )
-def test_request_with_unusual_headers_is_left_to_aiohttp(header: bytes) -> None:
-    paths = {b"/v3/kv/put": HOT_PUT}
-    head = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
-    assert make_plan(head + b"\r\n", paths) is not None
-    assert make_plan(head + header + b"\r\n\r\n", paths) is None
+def test_request_with_unusual_headers_is_left_to_aiohttp(header: str) -> None:
+    head = "POST /v3/kv/put HTTP/1.1\nHost: x\nContent-Length: 5"
+    assert plan_of_put(head) is not None
+    assert plan_of_put(f"{head}\n{header}") is None
 
 
 def test_head_without_a_length_or_of_another_version_is_left_to_aiohttp() -> None:
-    paths = {b"/v3/kv/put": HOT_PUT}
-    assert make_plan(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\n\r\n", paths) is None
-    assert make_plan(b"POST /v3/kv/put HTTP/1.0\r\nContent-Length: 5\r\n\r\n", paths) is None
-    assert make_plan(b"GET /v3/kv/put HTTP/1.1\r\nContent-Length: 5\r\n\r\n", paths) is None
+    assert plan_of_put("POST /v3/kv/put HTTP/1.1\nHost: x") is None
+    assert plan_of_put("POST /v3/kv/put HTTP/1.0\nContent-Length: 5") is None
+    assert plan_of_put("GET /v3/kv/put HTTP/1.1\nContent-Length: 5") is None
+
+
+def test_credentials_are_divided_from_the_headers_that_all_connections_share() -> None:
+    for host in ("a", "b"):
+        headers = LastHeaders()
+        for _ in ("divided", "repeated"):
+            _, whole = divided(f"\nHost: {host}\nAuthorization: {TOKEN.decode()}\nAccept: */*")
+            assert headers.divide(whole, TOKEN) == (b"\r\nHost: %b\r\nAccept: */*\r\n" % host.encode(), TOKEN)
+        assert headers.divide(b"\r\n", TOKEN) == (b"\r\n", None)
+
+
+@pytest.mark.parametrize(
+    "unusual", ["authorization: Bearer t1", "Authorization: Bearer \xff", "Authorization: a\nAuthorization: b"]
+)
+def test_headers_with_unusual_credentials_are_left_to_aiohttp(unusual: str) -> None:
+    line, whole = divided(f"POST /v3/kv/put HTTP/1.1\nContent-Length: 5\n{unusual}")
+    plain, _ = LastHeaders().divide(whole, None)
+    assert make_plan(line, plain, {b"/v3/kv/put": HOT_PUT}) is None
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_passwords_are_not_kept_with_the_headers(token: bytes | None) -> None:
+    headers = LastHeaders()
+    assert headers.divide(divided(f"\nAuthorization: {PASSWORD.decode()}")[1], token) == (b"\r\n", PASSWORD)
+    assert PASSWORD.decode() not in repr([getattr(headers, name) for name in LastHeaders.__slots__])
 
 
 # PUT of one key.
@@ -189,28 +223,28 @@ async def test_put_of_a_key_is_handled_without_aiohttp(server: HttpServer) -> No
 @pytest.mark.parametrize(
     "head",
     [
-        b"PUT /v1/kv/a HTTP/1.1\r\nHost: x",
-        b"PUT /v1/kv/a HTTP/1.1\r\nContent-Length: 1\r\nIf-Match: *",
-        b"PUT /v1/kv/a HTTP/1.1\r\nContent-Length: 1\r\nIdempotency-Key: c/1",
-        b"PUT /v1/kv/a HTTP/1.1\r\nContent-Length: 1\r\nOrigin: http://evil",
-        b"PUT /v1/kv/a?lease=5 HTTP/1.1\r\nContent-Length: 1",
-        b"PUT /v1/kv/ HTTP/1.1\r\nContent-Length: 1",
-        b"PUT /v1/kv/\xff HTTP/1.1\r\nContent-Length: 1",
-        b"PUT /v1/fenced/a HTTP/1.1\r\nContent-Length: 1",
-        b"GET /v1/kv/a HTTP/1.1",
-        b"GET /v1/fenced/a HTTP/1.1\r\nContent-Length: 1",
+        "PUT /v1/kv/a HTTP/1.1\nHost: x",
+        "PUT /v1/kv/a HTTP/1.1\nContent-Length: 1\nIf-Match: *",
+        "PUT /v1/kv/a HTTP/1.1\nContent-Length: 1\nIdempotency-Key: c/1",
+        "PUT /v1/kv/a HTTP/1.1\nContent-Length: 1\nOrigin: http://evil",
+        "PUT /v1/kv/a?lease=5 HTTP/1.1\nContent-Length: 1",
+        "PUT /v1/kv/ HTTP/1.1\nContent-Length: 1",
+        "PUT /v1/kv/\xff HTTP/1.1\nContent-Length: 1",
+        "PUT /v1/fenced/a HTTP/1.1\nContent-Length: 1",
+        "GET /v1/kv/a HTTP/1.1",
+        "GET /v1/fenced/a HTTP/1.1\nContent-Length: 1",
     ],
 )
-def test_other_requests_for_a_key_are_left_to_aiohttp(head: bytes) -> None:
-    assert HOT_KEYS.plan(head + b"\r\n\r\n") is None
+def test_other_requests_for_a_key_are_left_to_aiohttp(head: str) -> None:
+    assert HOT_KEYS.plan(*divided(head)) is None
 
 
 def test_plain_requests_for_a_key_are_hot() -> None:
     for _ in ("parsed", "kept"):
-        put = HOT_KEYS.plan(b"PUT /v1/kv/a%2Fb HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n")
+        put = HOT_KEYS.plan(*divided("PUT /v1/kv/a%2Fb HTTP/1.1\nHost: x\nContent-Length: 7"))
         assert put is not None
         assert (put.length, put.key, str(put)) == (7, b"a%2Fb", "PUT /v1/kv/a%2Fb")
-        get = HOT_KEYS.plan(b"GET /v1/fenced/a HTTP/1.1\r\nHost: x\r\n\r\n")
+        get = HOT_KEYS.plan(*divided("GET /v1/fenced/a HTTP/1.1\nHost: x"))
         assert get is not None
         assert (get.length, str(get)) == (0, "GET /v1/fenced/a")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,10 +23,12 @@ from palisade.api.http.connection_state import ANSWERED, BEGUN, TRANSITIONS, Htt
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
+    CRLF,
     END_OF_HEAD,
     POST,
     Hot,
     KeyPaths,
+    LastHeaders,
     RequestPlan,
     make_head,
     make_plan,
@@ -47,8 +48,6 @@ QUEUED_BYTES_MAX = 64 * 1024
 SWEEP_S = 0.5
 BLANK = 0x20
 """Every request begins with a byte of at least this value."""
-AUTHORIZATION = b"\r\nAuthorization: "
-PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class FastPathServer:
         self.callers = callers
         self._keys = KeyPaths(keys)
         self._unary = {path.encode(): call for path, call in unary.items()}
-        self._plans: dict[bytes, RequestPlan] = {}
+        self._plans: dict[tuple[bytes, bytes], RequestPlan] = {}
         self.fallback = fallback
         self.limits = limits
         self.metrics = metrics
@@ -140,17 +139,17 @@ class FastPathServer:
     def now(self) -> float:
         return self._loop.time()
 
-    def plan(self, head: bytes) -> RequestPlan | None:
-        """`head` without the Authorization header. None for a head that is not hot. Heads are parsed once."""
-        if not head.startswith(POST):
-            return self._keys.plan(head)
-        plan = self._plans.get(head)
+    def plan(self, line: bytes, headers: bytes) -> RequestPlan | None:
+        """`headers` without Authorization. None for a request that is not hot. Heads are parsed once."""
+        if not line.startswith(POST):
+            return self._keys.plan(line, headers)
+        plan = self._plans.get((line, headers))
         if plan is None:
-            plan = make_plan(head, self._unary)
+            plan = make_plan(line, headers, self._unary)
             if plan is not None:
                 if len(self._plans) >= KEPT_HEADS_MAX:
                     self._plans.clear()
-                self._plans[head] = plan
+                self._plans[line, headers] = plan
         return plan
 
     def handling(self, transport: Any) -> None:
@@ -183,7 +182,7 @@ class HttpConnection(asyncio.Protocol):
     """One client. `_since`: when its state began. `_paused`: the client does not read its answers."""
 
     __slots__ = (
-        "_buffer", "_client", "_delegate", "_lacking", "_paused", "_server", "_since", "_so_far", "_state",
+        "_buffer", "_client", "_delegate", "_headers", "_lacking", "_paused", "_server", "_since", "_so_far", "_state",
         "_transport", "_v1",
     )  # fmt: skip
 
@@ -194,6 +193,7 @@ class HttpConnection(asyncio.Protocol):
         """None: authorization is off."""
         self._delegate: asyncio.Protocol | None = None
         self._buffer = b""
+        self._headers = LastHeaders()
         self._so_far = bytearray()
         """Of a request whose body still lacks `_lacking` bytes. It grows in place, so a body in many pieces is
         not copied, and its head not parsed, again for each piece."""
@@ -294,8 +294,12 @@ class HttpConnection(asyncio.Protocol):
             return
         client = self._client
         caller = None if client is None else client.caller
-        head, header = without_authorization(data[: end + 4], None if caller is None else caller.header)
-        plan = self._server.plan(head) if end >= 0 else None
+        plan, header = None, None
+        if end >= 0:
+            line_end = data.find(CRLF)
+            token = None if caller is None else caller.header
+            headers, header = self._headers.divide(data[line_end : end + 2], token)
+            plan = self._server.plan(data[:line_end], headers)
         if plan is None or plan.length > self._server.limits.body_bytes_max:
             if not (data.startswith(HTTP2_PREFACE) and self._is_misdirected(data)):
                 self._hand_over(data)
@@ -390,17 +394,3 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
-    """The head without the Authorization header, if written in its usual form, and the value of that header. Thus
-    cached heads contain no secrets, and clients with different credentials share them. `known`: a value that has been
-    checked before."""
-    at = head.find(AUTHORIZATION)
-    if at < 0:
-        return head, None
-    end = head.find(b"\r\n", at + 2)
-    value = head[at + len(AUTHORIZATION) : end]
-    if value != known and PLAIN_VALUE.fullmatch(value) is None:
-        return head, None
-    return head[:at] + head[end:], value

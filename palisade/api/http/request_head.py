@@ -12,7 +12,10 @@ from typing import NamedTuple, Protocol
 from palisade.service.authorization.callers import Access
 from palisade.service.callers import Caller
 
-END_OF_HEAD = b"\r\n\r\n"
+CRLF = b"\r\n"
+END_OF_HEAD = CRLF + CRLF
+AUTHORIZATION = b"\r\nAuthorization: "
+PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 POST = b"POST "
 KEY_LINE = re.compile(rb"((?:GET|PUT) /v1/[a-z]+/)([A-Za-z0-9%._~!$&'()*+,;=:@/-]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
@@ -55,6 +58,45 @@ class RequestPlan(NamedTuple):
         return self.hot.action + self.key.decode("ascii", "replace")
 
 
+class LastHeaders:
+    """The headers of the last request of a connection, divided into those without Authorization and its value.
+
+    Clients repeat their headers, and then they are not divided again. Heads that are cached for all connections thus
+    contain no secrets, and clients with different credentials share them. Blocks of headers begin and end with CRLF.
+    """
+
+    __slots__ = ("_divided", "_whole")
+
+    def __init__(self) -> None:
+        self._whole = b""
+        self._divided: tuple[bytes, bytes | None] = b"", None
+
+    def divide(self, whole: bytes, token: bytes | None) -> tuple[bytes, bytes | None]:
+        """(the headers without Authorization, if that is written in its usual form; its value or None).
+
+        `token`: credentials that were checked before and may be kept; others are not kept.
+        """
+        if whole == self._whole:
+            return self._divided
+        plain, value = without_authorization(whole, token)
+        if value is None or value is token:
+            self._whole, self._divided = whole, (plain, value)
+        return plain, value
+
+
+def without_authorization(headers: bytes, token: bytes | None) -> tuple[bytes, bytes | None]:
+    at = headers.find(AUTHORIZATION)
+    if at < 0:
+        return headers, None
+    end = headers.find(CRLF, at + 2)
+    value = headers[at + len(AUTHORIZATION) : end]
+    if value == token:
+        value = token
+    elif PLAIN_VALUE.fullmatch(value) is None:
+        return headers, None
+    return headers[:at] + headers[end:], value
+
+
 class KeyPaths:
     """GET and PUT of one key below a path. The key stands in the path, percent-encoded.
 
@@ -66,22 +108,20 @@ class KeyPaths:
         self._kept_max = kept_max
         self._meanings: dict[bytes, HeadersMeaning] = {}
 
-    def plan(self, head: bytes) -> RequestPlan | None:
-        """`head` without the Authorization header. None for a request that aiohttp must handle."""
-        end = head.find(b"\r\n")
-        line = KEY_LINE.fullmatch(head, 0, end)
-        hot = self._paths.get(line[1]) if line else None
-        if hot is None or line is None:
+    def plan(self, line: bytes, headers: bytes) -> RequestPlan | None:
+        """`headers` without Authorization. None for a request that aiohttp must handle."""
+        match = KEY_LINE.fullmatch(line)
+        hot = self._paths.get(match[1]) if match else None
+        if hot is None or match is None:
             return None
-        headers = head[end + 2 : -len(END_OF_HEAD)]
         meaning = self._meanings.get(headers)
         if meaning is None:
             if len(self._meanings) >= self._kept_max:
                 self._meanings.clear()
-            meaning = self._meanings[headers] = meaning_of(headers.split(b"\r\n") if headers else ())
-        if not meaning.simple or (meaning.length is None) is head.startswith(b"PUT"):
+            meaning = self._meanings[headers] = meaning_of(headers)
+        if not meaning.simple or (meaning.length is None) is line.startswith(b"PUT"):
             return None
-        return RequestPlan(hot, partial(hot.call, line[2]), meaning.length or 0, line[2])
+        return RequestPlan(hot, partial(hot.call, match[2]), meaning.length or 0, match[2])
 
 
 class HeadersMeaning(NamedTuple):
@@ -91,9 +131,9 @@ class HeadersMeaning(NamedTuple):
     length: int | None = None
 
 
-def meaning_of(headers: Iterable[bytes]) -> HeadersMeaning:
+def meaning_of(headers: bytes) -> HeadersMeaning:
     length: int | None = None
-    for header in headers:
+    for header in headers.split(CRLF)[1:-1]:
         match = HEADER_LINE.fullmatch(header)
         if match is None:
             return HeadersMeaning(False)
@@ -110,14 +150,13 @@ def meaning_of(headers: Iterable[bytes]) -> HeadersMeaning:
     return HeadersMeaning(True, length)
 
 
-def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
-    """Parses the head of a POST without the Authorization header; None for a request that aiohttp must handle."""
-    first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
-    line = REQUEST_LINE.fullmatch(first)
-    hot = unary.get(line[1]) if line else None
+def make_plan(line: bytes, headers: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
+    """Parses the head of a POST, `headers` without Authorization; None for a request that aiohttp must handle."""
+    match = REQUEST_LINE.fullmatch(line)
+    hot = unary.get(match[1]) if match else None
     if hot is None:
         return None
-    meaning = meaning_of(lines)
+    meaning = meaning_of(headers)
     return RequestPlan(hot, hot.call, meaning.length) if meaning.simple and meaning.length is not None else None
 
 

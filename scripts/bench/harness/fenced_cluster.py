@@ -13,6 +13,7 @@ from urllib.parse import quote
 import aiohttp
 
 from harness.palisade import Palisade
+from harness.processors import own_processor
 from harness.system import POLL_S, READY_S, NotReady
 from harness.wrk import PUT, SCRIPTS, HttpFigures, run_wrk, write_keys
 
@@ -54,11 +55,14 @@ class FencedCluster(Palisade):
         )
 
     async def fenced_reads(self, number: int, key: str, connections: int, seconds: float) -> HttpFigures:
+        """At that node, which has a processor to itself: wrk and the other nodes share the rest."""
         file = self.folder / "key-fenced"
         file.write_text(quote(key, safe="") + "\n", encoding="ascii")
-        return await run_wrk(
-            FENCED, self.urls[number], file, connections=connections, duration_s=seconds, token=self.token
-        )
+        others = [process.pid for process in self.processes if process is not self.processes[number]]
+        with own_processor(self.processes[number].pid, others):
+            return await run_wrk(
+                FENCED, self.urls[number], file, connections=connections, duration_s=seconds, token=self.token
+            )
 
     async def longest_stall_s(self, writer: int, during: Callable[[], Awaitable[object]]) -> float:
         """Of strict writes, one after the other, while `during` runs and some time after it. Raises NotReady."""
