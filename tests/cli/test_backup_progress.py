@@ -6,7 +6,8 @@ import asyncio
 import importlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from palisade.node.data_dir_marker import FolderError
 from palisade.node.restore import RestoreRequest
 
 backup_module: Any = importlib.import_module("palisade.cli.backup")
+MEMBER = {"id": "n1", "leader": True, "addresses": {"http": "n1:2"}}
 
 
 def is_output(stream: Any) -> bool:
@@ -194,3 +196,23 @@ async def test_backup_asks_again_until_its_deadline_for_the_members(monkeypatch:
     with pytest.raises(backup_module.NoMembers):
         await backup_module.urls_in_time(session, state, time.monotonic() + 0.3)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("up_runs", "left_s", "asked"), [(True, 60.0, 3), (True, 0.1, 1), (False, 60.0, 1)])
+async def test_backup_waits_for_the_nodes_that_a_running_up_is_starting(
+    up_runs: bool, left_s: float, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = list[str]()
+
+    async def ask(address: str, _timeout_s: float, _wrong: Any, reasons: dict[str, str]) -> Mapping[str, Any] | None:
+        requests.append(address)
+        if len(requests) < 3:
+            reasons[address] = "connection refused"
+            return None
+        return {"member": "n1", "leader": "n1", "members": [MEMBER]}
+
+    monkeypatch.setattr("palisade.cli.status.ask", ask)
+    session, state = CliSession(["n1:1"], left_s, as_json=False, up_runs=up_runs), backup_module.BackupState()
+    with nullcontext() if asked == 3 else pytest.raises(backup_module.NoMembers, match="Nothing was written"):
+        assert await backup_module.urls_in_time(session, state, time.monotonic() + left_s) == ["http://n1:2"]
+    assert len(requests) == asked
