@@ -34,6 +34,8 @@ from palisade.wire.auth_errors import PermissionDenied
 TTL_S = 10
 RETRY_S = 0.2
 """Pause before a waiting claimant, or an observer, reads again after no node could answer."""
+HOLDER_S = 1.0
+"""How long a claim that was not acquired in time waits for the name of the holder, which is only for the error."""
 _system_clock = SystemClock()
 
 
@@ -131,7 +133,9 @@ class Claim(GuardedBody):
             await self.lease.start()
             async with self.lease.guarded():
                 self._token = await self._enter()
-                await self._in_time()
+                acquired = await self._in_time()
+            if not acquired:
+                raise await self._not_acquired()
         except BaseException as error:
             await self.release()
             if isinstance(error, PermissionDenied):
@@ -168,13 +172,15 @@ class Claim(GuardedBody):
             f"read {prefix}', and the same with write"
         )
 
-    async def _in_time(self) -> None:
+    async def _in_time(self) -> bool:
+        """Whether the turn of this claim came within `timeout_s`."""
         try:
             async with asyncio.timeout(None if not self._timeout_s else self._timeout_s):
                 while not await self._has_turn(waits=self._timeout_s != 0):
                     pass
         except TimeoutError:
-            raise await self._not_acquired() from None
+            return False
+        return True
 
     async def _has_turn(self, *, waits: bool) -> bool:
         """Whether no earlier claim exists, and this one does; else waits for the end of the claim before it.
@@ -222,9 +228,21 @@ class Claim(GuardedBody):
             return
 
     async def _not_acquired(self) -> NotAcquired:
-        holder = await leader_of(self._store, self._prefix)
-        owner = f"{holder.key.decode(errors='replace')} (token {holder.create_revision})" if holder else "another claim"
+        """The error, with the holder if the cluster answers."""
         name = self._prefix[:-1].decode(errors="replace")
+        try:
+            async with asyncio.timeout(HOLDER_S):
+                holder = await leader_of(self._store, self._prefix)
+        except (PalisadeError, TimeoutError) as error:
+            if isinstance(error, PalisadeError) and not error.retry:
+                raise
+            before = self.waits_for
+            queue = f"; the claim before it is {before.decode(errors='replace')}" if before else ""
+            why = str(error) or "no answer"
+            return NotAcquired(
+                f"{name} was not acquired within {self._timeout_s:g} s; its holder could not be read: {why}{queue}"
+            )
+        owner = f"{holder.key.decode(errors='replace')} (token {holder.create_revision})" if holder else "another claim"
         waited = f" and was not released within {self._timeout_s:g} s" if self._timeout_s else ""
         return NotAcquired(f"{name} is held by {owner}{waited}; nothing was changed")
 

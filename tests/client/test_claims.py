@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from palisade.client.claims import Claim, Leadership, NotAcquired
+from palisade.client.claims import HOLDER_S, Claim, Leadership, NotAcquired
 from palisade.client.client import Client
 from palisade.client.client_closed import ClientClosed
-from palisade.client.lease import LeaseLost
+from palisade.client.lease import REVOKE_S, LeaseLost
 from palisade.client.operations import Put
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReadPending
@@ -148,6 +148,27 @@ def test_lock_that_is_not_free_in_time_is_not_acquired_and_leaves_nothing(world:
             other.run(other.lock(timeout_s=wait_s).acquire())
         assert wait_s <= world.simulation.now - began < wait_s + 0.2
     assert world.group.store.leases() == (first.claim.lease.id,)
+
+
+@pytest.mark.parametrize(("ttl_s", "wait_s"), [(20, 2.0), (6, 5.5)])
+def test_lock_that_is_not_free_in_time_is_not_acquired_also_without_a_majority(
+    world: ClaimsWorld, ttl_s: float, wait_s: float
+) -> None:
+    """The error was that of a read that only names the holder: exit code 3 instead of 1, later than its time."""
+    first = locking(world, "p1")
+    first.holder.until(lambda: first.held)
+    holder = world.process("p2")
+    began, second = world.simulation.now, Work(holder, holder.lock(ttl_s=ttl_s, timeout_s=wait_s))
+    world.simulation.run_for(1)
+    holder.store.cut_off = True
+    holder.until(second.task.done, within_s=wait_s + HOLDER_S + REVOKE_S)
+    assert world.simulation.now - began >= wait_s
+    error = second.task.exception()
+    assert isinstance(error, NotAcquired)
+    assert str(error) == (
+        f"/locks/a was not acquired within {wait_s:g} s; its holder could not be read: no answer; the claim before it "
+        f"is {first.claim.key.decode()}"
+    )
 
 
 def test_waiting_claimant_survives_the_loss_of_the_leader(world: ClaimsWorld) -> None:
