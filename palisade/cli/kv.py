@@ -18,7 +18,7 @@ from palisade.cli.numbers import NumberCommand, WholeNumber
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease, serializable_option
 from palisade.cli.printing import print_bytes, print_json, readable
 from palisade.cli.range_output import HEADER, RangeOutput, row
-from palisade.cli.session import REFUSED, CliSession, Failure, failure_of
+from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure, failure_of
 from palisade.metastore.requests import FROM_KEY, SortOrder, SortTarget
 from palisade.wire import json_results as shapes
 
@@ -187,8 +187,12 @@ def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: 
                     raise
                 session.fail(replace(failure, message=f"{failure.message}; {incomplete()}"))
 
-    with session.note_after_ctrl_c(lambda: incomplete() if output.printed else None):
+    try:
         session.call(show, notice=False)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED and output.printed:
+            session.fail(Failure(INTERRUPTED, "output-incomplete", incomplete(), True))
+        raise
     if not output.printed:
         session.note_on_terminal(none_begins_with(key) if options["prefix"] else none_in_range(key, range_end))
     if output.more and not session.as_json:

@@ -117,8 +117,12 @@ def test_ctrl_c_ends_the_output_within_a_part(
     assert done.exit_code == 130
     assert "/p/00999" in done.stdout
     assert "/p/01000" not in done.stdout
-    if "--json" not in options:
-        assert done.stderr == "palisade: the output ends after the first 1000 keys, and is not complete\n"
+    text = "the output ends after the first 1000 keys, and is not complete"
+    if "--json" in options:
+        error = {"code": "output-incomplete", "message": text, "retry": True}
+        assert json.loads(done.stderr) == {"error": error}, "it was empty"
+    else:
+        assert done.stderr == f"palisade: {text}\n"
 
 
 def test_range_of_one_part_and_many_keys_is_printed_in_pieces(node: CliNode, monkeypatch: pytest.MonkeyPatch) -> None:
