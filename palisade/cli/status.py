@@ -17,6 +17,7 @@ from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
 from palisade.cli.options import at_option, client_options
 from palisade.cli.session import REFUSED_CONNECTION, SILENT, CliSession, no_answer
+from palisade.cli.waiting import late
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -102,20 +103,24 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
     `reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.wire.error_codes import NOT_INITIALIZED
 
-    silent: dict[str, str] = {}
+    silent: dict[str, float] = {}
+    unchecked: dict[str, str] = {}
     wrong: list[WrongPort] = []
     loop = asyncio.get_running_loop()
-    until = loop.time() + session.deadline_s
+    began = loop.time()
+    until = began + session.deadline_s
     starting = False
 
     def waits_for() -> str | None:
-        found = session.endpoints if starting else silent
+        asked = {**dict.fromkeys(unchecked, began), **silent}
+        found = session.endpoints if starting else late(asked, loop.time())
         return f"no answer yet from {', '.join(found)}" if found else None
 
     async with session.notice(waits_for):
-        endpoints = await session.checked_endpoints(silent)
-        reasons.update(silent)
-        silent = {at: reason for at, reason in silent.items() if reason != REFUSED_CONNECTION}
+        endpoints = await session.checked_endpoints(unchecked)
+        reasons.update(unchecked)
+        silent.update({at: began for at, reason in unchecked.items() if reason != REFUSED_CONNECTION})
+        unchecked.clear()
         while True:
             rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
             answered = wrong or any(row["role"] for row in rows)
@@ -133,14 +138,15 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
 async def ask_all(
     endpoints: Sequence[str],
     deadline_s: float,
-    silent: dict[str, str] | None = None,
+    silent: dict[str, float] | None = None,
     wrong: list[WrongPort] | None = None,
     reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """A row per node: the addressed nodes, and the other nodes that they know. Each request has `ASK_S`, all together
     have `deadline_s`. Nodes that an answer names are asked at once, while other requests are still waiting.
 
-    `silent` has the addresses whose requests have not ended. `wrong`, `reasons`: as in `ask`."""
+    `silent` has the addresses whose requests have not ended, and when each was asked first. `wrong`, `reasons`: as in
+    `ask`."""
     silent = {} if silent is None else silent
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline_s
@@ -150,7 +156,7 @@ async def ask_all(
 
     def begin(addresses: Iterable[str]) -> None:
         for address in addresses:
-            silent[address] = NO_ANSWER
+            silent.setdefault(address, loop.time())
             request = ask(address, min(ASK_S, until - loop.time()), wrong, reasons)
             asked[address] = asyncio.ensure_future(request)
 
@@ -173,7 +179,7 @@ async def ask_all(
         await asyncio.gather(*left, return_exceptions=True)
 
 
-async def follower_rows(endpoint: str, until: float, silent: dict[str, str]) -> list[dict[str, Any]]:
+async def follower_rows(endpoint: str, until: float, silent: dict[str, float]) -> list[dict[str, Any]]:
     """The nodes that are not members, as the node at `endpoint` knows them. `until`: in the time of the event loop.
     `silent`: as in `ask_all`."""
     loop = asyncio.get_running_loop()
@@ -181,7 +187,7 @@ async def follower_rows(endpoint: str, until: float, silent: dict[str, str]) -> 
     left_s = min(ASK_S, until - loop.time())
 
     async def row(name: str, http: str) -> dict[str, Any]:
-        silent[http or name] = NO_ANSWER
+        silent[http or name] = loop.time()
         found = await follower_row(name, http, left_s)
         del silent[http or name]
         return found

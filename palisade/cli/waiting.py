@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import click
 
@@ -38,6 +38,12 @@ def silence_s() -> float:
     context = click.get_current_context(silent=True)
     age_s = context.find_root().obj if context is not None else None
     return max(NOTICE_S - (age_s() if age_s is not None else 0.0), min(NOTICE_S_MIN, NOTICE_S))
+
+
+def late(asked: Mapping[str, float], now: float) -> list[str]:
+    """The nodes to name in a notice: those whose request has had no answer for `NOTICE_S`. Others may only be slow, as
+    directly after their start. `asked`: node -> the time of its request."""
+    return [node for node, asked_at in asked.items() if now - asked_at >= NOTICE_S]
 
 
 @contextlib.asynccontextmanager

@@ -6,13 +6,15 @@ import asyncio
 import importlib
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
 
+from palisade.cli import waiting
 from palisade.cli.session import CliSession
+from palisade.cli.waiting import nothing_shown
 
 status_module: Any = importlib.import_module("palisade.cli.status")
 
@@ -104,12 +106,34 @@ async def test_status_is_repeated_while_a_running_up_is_starting_its_nodes(
 async def test_every_node_that_has_not_answered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen follower, or a member that only another one had named, made `palisade status` silent for 2.8 s."""
     Nodes(monkeypatch)
-    silent: dict[str, str] = {}
+    silent: dict[str, float] = {}
     asking = asyncio.ensure_future(status_module.ask_all((RUNS,), 0.4, silent))
     await asyncio.sleep(0.2)
     assert sorted(silent) == ["f1:2", *FROZEN]
     await asking
     assert silent == {}
+
+
+async def test_notice_names_no_node_that_is_only_slower_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directly after the start of the nodes, healthy ones were named that had been asked a moment before."""
+    texts = list[Callable[[], str | None]]()
+
+    @asynccontextmanager
+    async def notice(_: CliSession, why: Callable[[], str | None]) -> AsyncIterator[Callable[[], None]]:
+        texts.append(why)
+        yield nothing_shown
+
+    Nodes(monkeypatch)
+    monkeypatch.setattr(CliSession, "notice", notice)
+    asking = asyncio.ensure_future(status_module.rows_from(CliSession((RUNS,), 60.0, as_json=False), {}))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    monkeypatch.setattr(waiting, "NOTICE_S", 3600.0)
+    assert texts[0]() is None
+    monkeypatch.setattr(waiting, "NOTICE_S", 0.0)
+    assert texts[0]() == "no answer yet from n1:1, n2:1, f1:2"
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
 
 
 async def test_topology_that_is_not_read_in_time_leaves_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
