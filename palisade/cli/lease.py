@@ -54,19 +54,26 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
     """
 
     result: LeaseResult | None = None
+    uncertain = False
 
     async def renew(client: Any) -> None:
-        nonlocal result
+        nonlocal result, uncertain
         while True:
             async with session.notice_of(client):
-                result = await client.lease_keep_alive(lease_id)
+                try:
+                    result = await client.lease_keep_alive(lease_id)
+                except asyncio.CancelledError:
+                    uncertain = client.has_uncertain_write
+                    raise
             session.answer(shapes.lease_shape(result), f"lease {result.id}: {result.ttl_s:g} s")
             if once:
                 return
             await asyncio.sleep(result.ttl_s / 3)
 
-    def ended() -> str | None:
-        return f"lease {result.id} is no longer renewed; it expires within {result.ttl_s:g} s" if result else None
+    def ended() -> str:
+        if result is not None:
+            return f"lease {result.id} is no longer renewed; it expires within {result.ttl_s:g} s"
+        return f"lease {lease_id} {'may have been' if uncertain else 'was not'} renewed by this command"
 
     with session.note_after_ctrl_c(ended):
         session.call(renew, notice=False, warns_of_writes=False)

@@ -99,6 +99,22 @@ def test_keep_alive_names_the_time_at_which_the_lease_expires(run: Run, monkeypa
     assert f"palisade: lease {lease} is no longer renewed; it expires within 30 s\n" in result.stderr
 
 
+@pytest.mark.parametrize(("method", "text"), [("_on_frame", "may have been renewed"), ("_begin", "was not renewed")])
+def test_keep_alive_that_ends_before_the_first_renewal_has_a_remark(
+    run: Run, monkeypatch: pytest.MonkeyPatch, method: str, text: str
+) -> None:
+    """It ended without a line."""
+    lease = run("lease", "grant", "30").stdout.strip()
+
+    def interrupted(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(StreamSession, method, interrupted)
+    result = run("lease", "keep-alive", lease)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == f"palisade: lease {lease} {text} by this command\n"
+
+
 @pytest.mark.parametrize(
     ("command", "remark"),
     [
