@@ -13,11 +13,12 @@ from palisade.base.counted import counted
 from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
 from palisade.cli.http_request import ask, run_or_fail
-from palisade.cli.numbers import WHOLE
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import output_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.cli.target import LOCAL_FOLDER, VARIABLE, local_layout
 from palisade.cli.waiting import nothing_shown
+from palisade.recovery.catchup import DIFFERENCE_MAX
 
 PATH = "/v1/recovery"
 COLUMNS = (
@@ -46,7 +47,7 @@ COLUMNS = (
 @click.option(
     "--catch-up-difference",
     "difference",
-    type=WHOLE,
+    type=WholeNumber(0, DIFFERENCE_MAX),
     metavar="REVISIONS",
     help="Set until the next start: the node has caught up when LM - LV is at most REVISIONS.",
 )

@@ -277,10 +277,18 @@ def test_catch_up_difference_is_changed_at_the_node() -> None:
 
 
 def test_refusal_of_the_node_is_printed() -> None:
-    problem = {"code": "bad-request", "detail": "revisions: is 0 to 10, not -1", "retry": False}
+    problem = {"code": "bad-request", "detail": "revisions: is 0 to 10, not 11", "retry": False}
     with answering(lambda request, body: (400, problem)) as at:
-        result = run("recovery", "--at", at, "--catch-up-difference", "-1")
-        assert (result.exit_code, result.stderr) == (1, "palisade: revisions: is 0 to 10, not -1\n")
+        result = run("recovery", "--at", at, "--catch-up-difference", "11")
+        assert (result.exit_code, result.stderr) == (1, "palisade: revisions: is 0 to 10, not 11\n")
+
+
+@pytest.mark.parametrize("revisions", ["-1", "1000000000001"])
+def test_catch_up_difference_out_of_range_is_wrong_usage(revisions: str) -> None:
+    """The request was sent, and the exit code was 1."""
+    result = run("recovery", "--at", "127.0.0.1:9", "--catch-up-difference", revisions)
+    assert result.exit_code == 2
+    assert f"'--catch-up-difference': {revisions} is out of range; give 0 to 1000000000000" in result.stderr
 
 
 @pytest.mark.parametrize(
