@@ -33,7 +33,7 @@ from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.proposals import Applied, Proposal
 from palisade.service.retry_check import check_answers
 from palisade.service.strict_changes import StrictBatch, StrictLog
-from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
+from palisade.service.strict_commands import OWN, Prefixes, deletes_around_own, is_strict, writes_own
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 
 SWEEP_S = 0.05
@@ -223,9 +223,10 @@ class StrictResponses:
             touched = is_strict(request, self.prefixes)
             reserved = writes_own(request, self._has_own) if touched and not own else None
         if reserved is not None:
+            around = "; delete the keys before and after them" if deletes_around_own(request) else ""
             raise ReservedKey(
                 f"{key_text(reserved)}: keys under {OWN.decode()} are the cluster's own. Use /v1/regions and "
-                "/v1/catalog, or palisade region and palisade catalog; delete around them"
+                f"/v1/catalog, or 'palisade region' and 'palisade catalog'{around}"
             )
         return touched
 

@@ -52,6 +52,13 @@ def fields_are_strict(fields: Any, prefixes: Prefixes, decode: Callable[[Any], A
     return is_strict(decode(fields), prefixes)
 
 
+def deletes_around_own(request: Any) -> bool:
+    """Whether it deletes a range that begins before the cluster's own keys and includes them."""
+    if isinstance(request, DeleteRange):
+        return request.key < OWN and touches(request.key, request.range_end, (OWN,))
+    return isinstance(request, Txn) and any(map(deletes_around_own, (*request.success, *request.failure)))
+
+
 def writes_own(request: Any, has_own: Callable[[], bool]) -> bytes | None:
     """The first key of the cluster's own that it would write. `has_own`: whether there are any.
 

@@ -49,6 +49,15 @@ async def test_user_request_that_writes_the_clusters_own_keys_is_refused(request
     assert service.group.submitted == 0
 
 
+@pytest.mark.parametrize(("name", "request_"), WRITES_OWN.items(), ids=WRITES_OWN)
+async def test_only_a_wide_delete_is_refused_with_advice_on_deletes(name: str, request_: Any) -> None:
+    """A put was refused with "delete around them"."""
+    wide = {"delete-of-a-wide-range", "delete-of-everything", "txn-that-deletes"}
+    with pytest.raises(ReservedKey) as refused:
+        await StrictService().key_values.write(request_, caller=UNRESTRICTED)
+    assert ("; delete " in str(refused.value)) == (name in wide)
+
+
 @pytest.mark.parametrize("request_", WRITES_OWN.values(), ids=WRITES_OWN)
 async def test_node_writes_the_clusters_own_keys(request_: Any) -> None:
     service = StrictService()
