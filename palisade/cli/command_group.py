@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import click
 
@@ -110,10 +110,17 @@ def fail(error: click.ClickException, as_json: bool) -> int:
 
 
 def message_of(error: click.ClickException) -> str:
-    """On one line. Click leaves out the second name of a missing pair of flags."""
+    """On one line. Click leaves out the second name of a missing pair of flags, and
+    names an argument by its choices, which the message lists."""
     if isinstance(error, click.MissingParameter) and error.param is not None and error.param.secondary_opts:
         return f"Missing option '{' / '.join([*error.param.opts, *error.param.secondary_opts])}'."
+    if isinstance(error, click.BadParameter) and is_choice(error.param):
+        error.param_hint = f"'{error.param.name.upper()}'"
     return " ".join(error.format_message().split())
+
+
+def is_choice(param: click.Parameter | None) -> TypeGuard[click.Argument]:
+    return isinstance(param, click.Argument) and isinstance(param.type, click.Choice)
 
 
 def fail_output(error: OutputFailed, as_json: bool) -> int:

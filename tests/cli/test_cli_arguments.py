@@ -194,6 +194,20 @@ def test_man_into_what_is_no_folder_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("user grant-permission bob own /x", "Invalid value for 'PRIVILEGE': 'own' is not one of 'read', 'write', "),
+        ("catalog list planes", "Invalid value for 'COLLECTION': 'planes' is not one of 'databases', "),
+        ("completion", "Missing argument 'SHELL'"),
+    ],
+)
+def test_argument_with_choices_is_named(words: str, text: str) -> None:
+    """It was named '{read|write|catalog|admin}', which repeated the choices."""
+    result = invoke(*words.split())
+    assert (result.exit_code, text in result.stderr, "|" in result.stderr) == (2, True, False), result.stderr
+
+
+@pytest.mark.parametrize(
     ("words", "value", "command"),
     [
         ("/l n1 -- run --all", b"n1", ("run", "--all")),
