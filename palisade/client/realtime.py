@@ -226,8 +226,8 @@ class RealtimeWriter:
             return ""
 
         def waits_for() -> str:
-            listed = ", ".join(f"{name} at {addresses[name]}" for name in silent)
-            return f"no answer yet from {listed}" if silent else ""
+            """Names none: this round ends before a node that does not answer can be told from a slow one."""
+            return f"no answer yet from {counted(len(silent), 'data node')}" if silent else ""
 
         addresses, silent = dict(self._addresses), list(names)
         self._waits(reasons or waits_for())

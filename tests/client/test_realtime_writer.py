@@ -346,6 +346,22 @@ def test_nothing_was_done_if_no_node_answers() -> None:
     assert nodes.asked == []
 
 
+def test_nodes_that_had_little_time_to_answer_are_counted_in_a_notice_and_not_named() -> None:
+    """It named each node as soon as it was asked, so slow ones were taken for frozen."""
+    nodes, seen = DataNodes(), list[str]()
+    nodes.silent = {"n1", "n2"}
+
+    async def opens() -> None:
+        writer = nodes.writer()
+        writer._waits = seen.append
+        await writer.open()
+
+    with closing(Simulation(1)) as simulation:
+        simulation.run(simulation.process("client"), opens())
+    counts = [f"no answer yet from {each}" for each in ("3 data nodes", "2 data nodes", "1 data node")]
+    assert [text for text in dict.fromkeys(seen) if text] == [*counts, "no answer yet from n3 at n3"]
+
+
 async def test_rows_refused_as_not_announced_have_an_unknown_outcome() -> None:
     """503 `realtime-not-announced` means that the rows may be stored (docs/http-api.md)."""
     nodes = DataNodes()
