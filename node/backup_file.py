@@ -15,6 +15,7 @@ from typing import BinaryIO
 from palisade.base.directory_lock import lock_file
 from palisade.base.durable_files import publish, sync_file
 from palisade.base.errors import PalisadeError
+from palisade.base.network_reason import reason_of
 from palisade.base.new_file import why_not_made
 from palisade.metastore.backup import BackupCheck, BackupEnd, BackupHeader
 
@@ -40,14 +41,14 @@ class BackupFile:
         try:
             reason = why_not_made(path, overwrite=overwrite)
         except OSError as error:
-            raise BackupFileError(f"{path} can't be written: {error.strerror}; give another path") from None
+            raise BackupFileError(f"{path} can't be written: {reason_of(error)}; give another path") from None
         if reason is not None:
             raise BackupFileError(reason)
         self._partial = path.with_name(f"{path.name}.partial")
         try:
             self._file: BinaryIO | None = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
         except OSError as error:
-            raise BackupFileError(f"{self._partial} can't be written: {error.strerror}; give another path") from None
+            raise BackupFileError(f"{self._partial} can't be written: {reason_of(error)}; give another path") from None
         try:
             lock_file(self._file.fileno())
         except OSError:
@@ -73,7 +74,7 @@ class BackupFile:
         try:
             publish(self._partial, self._path)
         except OSError as error:
-            raise BackupFileError(f"{self._path} can't be written: {error.strerror}; give another path") from None
+            raise BackupFileError(f"{self._path} can't be written: {reason_of(error)}; give another path") from None
         self.finished = True
         self._close()
         return found
@@ -109,7 +110,7 @@ class _Failing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise BackupFileError(
-                f"{self._path} can't be written: {error.strerror}; make room, or give another path"
+                f"{self._path} can't be written: {reason_of(error)}; make room, or give another path"
             ) from None
 
 
@@ -120,7 +121,7 @@ def read_parts(path: Path) -> Iterator[bytes]:
             while data := file.read(READ_BYTES):
                 yield data
     except OSError as error:
-        raise BackupFileError(f"{path} can't be read: {error.strerror}; check the path") from None
+        raise BackupFileError(f"{path} can't be read: {reason_of(error)}; check the path") from None
 
 
 def verify_file(path: Path, progress: Progress) -> tuple[BackupHeader, BackupEnd]:

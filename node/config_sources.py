@@ -10,6 +10,7 @@ from pathlib import Path
 
 from palisade.base.errors import ConfigError
 from palisade.base.input_file import ending_input
+from palisade.base.network_reason import reason_of
 from palisade.node.config import NodeConfig
 from palisade.node.options import OLD_NAMES, OPTIONS, GivenValue, node_config, variable_of
 
@@ -37,7 +38,7 @@ def from_file(path: Path) -> dict[str, GivenValue]:
         content = tomllib.loads(ending_input(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"{path} can't be read: {error.strerror or error}; check the path and its permissions", option="config"
+            f"{path} can't be read: {reason_of(error)}; check the path and its permissions", option="config"
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not TOML: it is not UTF-8", option="config") from None

@@ -12,6 +12,7 @@ from typing import Any
 
 from palisade.base.durable_files import make_directory, replace_file
 from palisade.base.errors import PalisadeError
+from palisade.base.network_reason import reason_of
 
 FORMAT = 1
 OURS = {"LOCK"}
@@ -33,7 +34,7 @@ class Marker:
             make_directory(path)
             found = sorted(entry.name for entry in path.iterdir() if entry.name not in OURS | {self._beside.name})
         except OSError as error:
-            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+            reason = "it is a file" if isinstance(error, FileExistsError) else reason_of(error)
             raise FolderError(
                 f"{path} can't be used as a data folder: {reason}; fix that, or give another one"
             ) from None
@@ -72,5 +73,5 @@ class Marker:
             replace_file(self._file, text.encode(), self._beside)
         except OSError as error:
             raise FolderError(
-                f"{self._file} can't be written: {error.strerror}; make it writable, or give another folder"
+                f"{self._file} can't be written: {reason_of(error)}; make it writable, or give another folder"
             ) from None

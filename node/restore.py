@@ -20,6 +20,7 @@ from pathlib import Path
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import publish, sync_directory, sync_tree
 from palisade.base.identifier import check_id
+from palisade.base.network_reason import reason_of
 from palisade.metastore.backup import BackupEnd, BackupHeader
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.node.data_dir import claim_data_dir
@@ -72,13 +73,13 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
         try:
             report = await restoring.run()
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = reason_of(error)
             raise FolderError(f"{target} can't be created: {reason}; make room, or give another folder") from error
         try:
             sync_tree(staging.content)
         except OSError as error:
             raise FolderError(
-                f"the restored data were not written to disk: {error.strerror}; give another folder"
+                f"the restored data were not written to disk: {reason_of(error)}; give another folder"
             ) from None
         staging.deliver()
     return report
@@ -149,7 +150,7 @@ def check_free(target: Path) -> None:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise FolderError(f"{target} is not empty, nothing was restored: give a new folder")
     except OSError as error:
-        raise FolderError(f"{target} can't be used: {error.strerror}; give another folder") from None
+        raise FolderError(f"{target} can't be used: {reason_of(error)}; give another folder") from None
 
 
 class StagingFolder:
@@ -172,7 +173,7 @@ class StagingFolder:
         except BaseException as error:
             self._lock.release()
             if isinstance(error, OSError):
-                raise FolderError(f"{self._path} can't be used: {error.strerror}; give another folder") from None
+                raise FolderError(f"{self._path} can't be used: {reason_of(error)}; give another folder") from None
             raise
         return self
 
@@ -182,7 +183,7 @@ class StagingFolder:
             publish(self.content, self._target)
         except OSError as error:
             raise FolderError(
-                f"the restored data can't be moved to {self._target}: {error.strerror}; give a folder that does not "
+                f"the restored data can't be moved to {self._target}: {reason_of(error)}; give a folder that does not "
                 "exist yet and is not a mount point"
             ) from None
 

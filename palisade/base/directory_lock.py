@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from palisade.base.durable_files import make_directory
+from palisade.base.network_reason import reason_of
 
 TRIES = 10_000
 """How often a lock is tried while other processes have shared locks. Only another program has one for longer."""
@@ -34,7 +35,7 @@ class DirectoryLock:
             self._file = os.open(directory / file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise refuse(
-                f"the {what} {directory} can't be used: {error.strerror}. Make it writable, or choose another"
+                f"the {what} {directory} can't be used: {reason_of(error)}. Make it writable, or choose another"
             ) from error
         try:
             lock_file(self._file)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from palisade.base.address import Address
 from palisade.base.errors import PalisadeError
+from palisade.base.network_reason import reason_of
 
 LISTEN = "0A"
 BOUND = "07"
@@ -37,10 +38,10 @@ def check_free(address: Address, purpose: str, remedy: str, *, udp: bool = False
             if not udp:
                 probe.listen(1)
     except socket.gaierror as error:
-        raise PortUnavailable(f"{address} ({purpose}) can't be resolved: {error.strerror}; {remedy}") from None
+        raise PortUnavailable(f"{address} ({purpose}) can't be resolved: {reason_of(error)}; {remedy}") from None
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise PortUnavailable(f"can't listen on {address} ({purpose}): {error.strerror}; {remedy}") from None
+            raise PortUnavailable(f"can't listen on {address} ({purpose}): {reason_of(error)}; {remedy}") from None
         owner = listener_of(address.port, udp=udp)
         by = f" by {owner}" if owner else ""
         raise PortUnavailable(

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from palisade.base.child_signal import signal_child
+from palisade.base.network_reason import reason_of
 
 GRACE_S = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -29,7 +30,7 @@ async def run_held(command: Sequence[str], environment: Mapping[str, str], ends:
             *command, env={**os.environ, **environment}, preexec_fn=_end_with_parent
         )
     except OSError as error:
-        print(f"palisade: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        print(f"palisade: {command[0]} cannot be started: {reason_of(error)}", file=sys.stderr)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
     try:
         code = await process.wait()

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from palisade.base.input_file import IS_A_DEVICE, is_endless
+from palisade.base.network_reason import reason_of
 
 STDIN = "-"
 
@@ -21,7 +22,12 @@ class InputFile(click.File):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         check_input(self, value, param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            if isinstance(error.__context__, OSError):
+                self.fail(f"{os.fspath(value)}: {reason_of(error.__context__)}", param, ctx)
+            raise
 
 
 class InputPath(click.Path):

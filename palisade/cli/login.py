@@ -11,6 +11,7 @@ import click
 
 from palisade.base.durable_files import publish, sync_file
 from palisade.base.http_request import NoAnswer
+from palisade.base.network_reason import reason_of
 from palisade.base.new_file import why_not_made
 from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
@@ -66,7 +67,7 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
 
 
 def not_writable(path: str, error: OSError) -> str:
-    return f"{path} can't be written: {error.strerror}; make it writable, or give another file"
+    return f"{path} can't be written: {reason_of(error)}; make it writable, or give another file"
 
 
 def member_addresses(session: CliSession, shown: Password) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from palisade.base.counted import counted
+from palisade.base.network_reason import reason_of
 from palisade.base.version import VERSION
 from palisade.cli.session import REFUSED, CliSession, Failure
 
@@ -35,7 +36,7 @@ def man(context: click.Context, directory: Path) -> None:
             written.write_text(text, encoding="utf-8")
             count += 1
     except OSError as error:
-        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        reason = "it is not a folder" if isinstance(error, FileExistsError) else reason_of(error)
         text = f"{written} can't be written: {reason}; give another folder"
         CliSession([], 0.0, as_json=False).fail(Failure(REFUSED, "not-written", text, False))
     click.echo(f"{directory}: {counted(count, 'page')}")

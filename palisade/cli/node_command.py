@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.network_reason import reason_of
 from palisade.cli.node_exit_codes import EXIT_FAILED, EXIT_LOST, EXIT_MUST_JOIN, EXIT_REFUSED, EXIT_REMOVED
 from palisade.node.options import OPTIONS, Option
 
@@ -139,7 +140,7 @@ def room_on_disk(folder: Path) -> str:
     try:
         return f"{shutil.disk_usage(folder).free / (1 << 20):.1f} MiB are free on the disk of {folder}"
     except OSError as error:
-        return f"the disk of {folder} cannot be checked: {error.strerror}"
+        return f"the disk of {folder} cannot be checked: {reason_of(error)}"
 
 
 def watch(parent_pipe: int) -> None:
@@ -150,7 +151,7 @@ def watch(parent_pipe: int) -> None:
         watch_parent(parent_pipe)
     except OSError as error:
         raise ConfigError(
-            f"{parent_pipe} is not an open file descriptor: {error.strerror}", option="parent-pipe"
+            f"{parent_pipe} is not an open file descriptor: {reason_of(error)}", option="parent-pipe"
         ) from None
 
 

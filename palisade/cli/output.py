@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Any
 
+from palisade.base.network_reason import reason_of
+
 
 class OutputFailed(Exception):
     """stdout cannot be written; the text is the reason."""
@@ -25,7 +27,7 @@ class _Stdout(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputFailed(os.strerror(error.errno) if error.errno else str(error)) from None
+            raise OutputFailed(reason_of(error)) from None
 
 
 class _Stderr(io.FileIO):

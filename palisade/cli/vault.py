@@ -14,6 +14,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.durable_files import replacing
+from palisade.base.network_reason import reason_of
 from palisade.base.new_file import why_not_made
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
@@ -202,7 +203,7 @@ def refused_clearly(session: CliSession) -> Iterator[None]:
         session.fail(Failure(REFUSED, "not-written", text, False))
     except OSError as error:
         name = error.filename or "the file"
-        text = f"{name} can't be written: {error.strerror}; make room, or give another file"
+        text = f"{name} can't be written: {reason_of(error)}; make room, or give another file"
         session.fail(Failure(REFUSED, "not-written", text, False))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -15,7 +15,7 @@ from palisade.base.code_root import CODE_ROOT
 from tests.support.cli_node import CliNode
 
 FULL = Path("/dev/full")
-NO_ROOM = "the output can't be written: No space left on device"
+NO_ROOM = "the output can't be written: no space left on device"
 
 
 def ended(node: CliNode, *words: str, stdout: Path = FULL, stderr: Path | None = None) -> tuple[int, str]:

@@ -47,6 +47,12 @@ def test_segments_to_publish_that_are_missing(tmp_path: Path) -> None:
     assert f"{tmp_path}/none is not a readable JSON file: no such file or directory; see" in shown
 
 
+def test_value_of_a_key_in_a_file_that_is_missing(tmp_path: Path) -> None:
+    """The reason began with a capital in the middle of the sentence."""
+    shown = command("put", "/k", "--file", str(tmp_path / "none"))()
+    assert f"'--file' / '-f': {tmp_path}/none: no such file or directory; see" in shown
+
+
 def test_layout_of_the_local_cluster_that_is_a_folder(tmp_path: Path) -> None:
     (tmp_path / LAYOUT_FILE).mkdir()
     shown = message_of(lambda: local_layout(tmp_path))
@@ -63,10 +69,10 @@ def test_manual_pages_in_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """`palisade man /proc/x` ended with a traceback."""
     (tmp_path / "file").touch()
     shown = command("man", str(tmp_path / "file" / "man1"))()
-    assert shown == f"palisade: {tmp_path}/file/man1 can't be written: Not a directory; give another folder\n"
+    assert shown == f"palisade: {tmp_path}/file/man1 can't be written: not a directory; give another folder\n"
     (tmp_path / "man2" / "palisade.1").mkdir(parents=True)
     shown = command("man", str(tmp_path / "man2"))()
-    assert shown == f"palisade: {tmp_path}/man2/palisade.1 can't be written: Is a directory; give another folder\n"
+    assert shown == f"palisade: {tmp_path}/man2/palisade.1 can't be written: is a directory; give another folder\n"
 
 
 @pytest.mark.parametrize(

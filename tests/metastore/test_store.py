@@ -227,7 +227,7 @@ async def test_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreFailed, match=r"can't be used: Not a directory\. Make it writable"):
+    with pytest.raises(StoreFailed, match=r"can't be used: not a directory\. Make it writable"):
         LmdbStore(tmp_path / "file" / "store")
 
 

@@ -40,7 +40,7 @@ def test_full_disk_is_refused_and_leaves_no_partial_marker(tmp_path: Path, monke
 
     with monkeypatch.context() as patched:
         patched.setattr("palisade.base.durable_files.os.fsync", full)
-        with pytest.raises(FolderError, match="can't be written: No space left"):
+        with pytest.raises(FolderError, match="can't be written: no space left"):
             claim(tmp_path)
     claim(tmp_path)
 

@@ -233,7 +233,7 @@ def test_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
 
 def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(DataDirectoryError, match=r"can't be used: Not a directory\. Make it writable"):
+    with pytest.raises(DataDirectoryError, match=r"can't be used: not a directory\. Make it writable"):
         LmdbJournal(tmp_path / "file" / "journal")
 
 
