@@ -78,7 +78,7 @@ def status(session: CliSession, at: str | None) -> None:
 
 def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
     """A row per address if a node runs that cannot give its status: it could not verify the user without its cluster,
-    and a status is for signed-in users only. On a terminal the command then ends without the same reasons again.
+    and a status is for signed-in users only. Without --json the command then ends without the same reasons again.
 
     `reasons`: why, by address."""
     from palisade.service.status import silent_row
@@ -91,8 +91,8 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
     shape = [{**silent_row(None, None), "endpoint": at, "answers": answers[at], "reason": why} for at, why in found]
     rows = [(at, "yes" if answers[at] else "no", why) for at, why in found]
     session.rows({"nodes": shape}, ("address", "answers", "reason"), rows, wraps=("reason",))
-    if sys.stdout.isatty() and not (session.as_json or session.as_csv):
-        session.fail(replace(failure, message="no node can give its status, for the reasons above"))
+    if not session.as_json:
+        session.fail(replace(failure, message="no node can give its status; the output has the reasons"))
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:

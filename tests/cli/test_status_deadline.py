@@ -156,15 +156,17 @@ async def test_error_of_a_node_ends_the_requests_at_the_others(monkeypatch: pyte
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_status_on_a_terminal_shows_the_reasons_of_its_addresses_once(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("terminal", "output"), [(True, "table"), (False, "table"), (False, "csv"), (False, "json")])
+def test_status_shows_the_reasons_of_its_addresses_once(
+    terminal: bool, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error repeated the reasons of the table above it."""
+    """The error repeated the reasons of the table above it. With --json its object has them, too."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    session, why = CliSession(["127.0.0.1:7601"], 1.0, as_json=False), "it could not read the permissions"
-    with pytest.raises(SystemExit) if terminal else nullcontext():
+    session = CliSession(["127.0.0.1:7601"], 1.0, as_json=output == "json", as_csv=output == "csv")
+    why = "it could not read the permissions"
+    with nullcontext() if output == "json" else pytest.raises(SystemExit):
         status_module.show_addresses(session, {"127.0.0.1:7601": why})
     shown = capsys.readouterr()
     assert why in " ".join(shown.out.split())
-    assert shown.err == ("palisade: no node can give its status, for the reasons above\n" if terminal else "")
+    text = "palisade: no node can give its status; the output has the reasons\n"
+    assert shown.err == ("" if output == "json" else text)
