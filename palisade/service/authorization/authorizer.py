@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from palisade.catalog import keys
 from palisade.catalog.passwords import BLOCK, COST, HASH_BYTES, MOST, PARALLEL, SALT_BYTES, fits
@@ -61,6 +61,7 @@ NO_USER_YET = (
     "has this option, start one with it"
 )
 NoUser = Callable[[], Awaitable[bool]]
+T = TypeVar("T")
 
 
 async def some_user() -> bool:
@@ -72,7 +73,7 @@ class Authorizer:
     """`proof`: the join token of this cluster as nodes present it; None without one. `now`, `wall_s` in seconds.
 
     `metrics_token`: the token that permits reading the metrics of this node and nothing else; None for none.
-    `no_user`: whether it is certain that the cluster has no user yet."""
+    `no_user`: whether the cluster has no user yet; raises PermissionsUnknown if that cannot be determined now."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Authorizer:
         no_user: NoUser = some_user,
     ) -> None:
         self.rows, self.state = rows, rows.state
-        self._no_user = no_user
+        self._no_user, self._has_user = no_user, False
         self._metrics_header = None if metrics_token is None else f"Bearer {metrics_token}".encode()
         self.audit = Audit(now)
         self.wall_s = wall_s
@@ -159,10 +160,7 @@ class Authorizer:
         return UserIdentity(shown.user, row.mod_revision) if right else None
 
     async def _by_password(self, shown: Password, address: str, patience_s: float | None) -> UserIdentity:
-        known_name = NAME.fullmatch(shown.user) is not None
-        row = await self.row(keys.at(keys.CREDENTIALS, shown.user), patience_s) if known_name else None
-        if row is None and await self._no_user():
-            raise NoUserYet(NO_USER_YET)
+        row = await self._password_row(shown.user, patience_s)
         mark = self._mark(shown)
         known = self._known_password(shown, mark, row)
         if known is not None:
@@ -174,6 +172,21 @@ class Authorizer:
         if len(self._checked) > KEPT_MAX:
             self._checked.popitem(last=False)
         return UserIdentity(shown.user, row.mod_revision)
+
+    async def _password_row(self, user: str, patience_s: float | None) -> PermissionRow | None:
+        """The first user may be created after its row was read and before the cluster is found to have a user.
+        Therefore a missing row is read again, unless the cluster was known to have a user before the first read.
+
+        Raises PermissionsUnknown, also as NoUserYet."""
+        key = keys.at(keys.CREDENTIALS, user) if NAME.fullmatch(user) else None
+        had_user = self._has_user
+        row = None if key is None else await self.row(key, patience_s)
+        if row is not None or had_user:
+            return row
+        if await self._within(patience_s, self._no_user()):
+            raise NoUserYet(NO_USER_YET)
+        self._has_user = True
+        return None if key is None else await self.row(key, patience_s)
 
     async def _check_slowly(self, shown: Password, row: PermissionRow | None, source: tuple[str, str]) -> None:
         """Takes equally long for a user that does not exist. Raises WrongPassword, TooManyLogins."""
@@ -282,11 +295,13 @@ class Authorizer:
             return await self._read(key, patience_s)
 
     async def _read(self, key: bytes, patience_s: float | None) -> PermissionRow | None:
-        if patience_s is None:
-            return await self.rows.read(key)
+        return await self._within(patience_s, self.rows.read(key))
+
+    async def _within(self, patience_s: float | None, reading: Awaitable[T]) -> T:
+        """Raises PermissionsUnknown, and what `reading` raises."""
         try:
             async with asyncio.timeout(patience_s):
-                return await self.rows.read(key)
+                return await reading
         except TimeoutError:
             raise PermissionsUnknown(
                 f"this node could not read the permissions in time: {self.rows.trouble()}; retry"

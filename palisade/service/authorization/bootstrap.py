@@ -23,6 +23,7 @@ from palisade.raftgroup.errors import RaftError
 from palisade.service.authorization.login import write_own
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
+from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReleaseError
 
 log = logging.getLogger(__name__)
@@ -84,12 +85,14 @@ class FirstUser:
         await asyncio.get_running_loop().create_future()
 
     async def no_user(self) -> bool:
-        """Whether it is certain that the cluster has no user. Asks the leader until there is one."""
+        """Asks the leader until the cluster has a user. Raises PermissionsUnknown."""
         if not self._exists:
             try:
                 self._exists = await self._find()
-            except (RaftError, MetastoreError, ReleaseError):
-                return False
+            except (RaftError, MetastoreError, ReleaseError) as error:
+                raise PermissionsUnknown(
+                    f"this node could not determine whether the cluster has a user yet ({error}): retry"
+                ) from error
         return not self._exists
 
     async def _find(self) -> bool:

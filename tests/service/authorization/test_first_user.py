@@ -19,9 +19,10 @@ from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.bootstrap import NO_USER, FirstUser, first_user, password_in
 from palisade.service.authorization.login import Login, write_own
 from palisade.service.authorization.needs import EVERYTHING
-from palisade.service.authorization.rows import StoreRows
+from palisade.service.authorization.rights import PermissionRow
+from palisade.service.authorization.rows import StoreRows, WouldBlock
 from palisade.service.key_values import KeyValues
-from palisade.wire.auth_errors import NoUserYet, PermissionDenied, WrongPassword
+from palisade.wire.auth_errors import NoUserYet, PermissionDenied, PermissionsUnknown, WrongPassword
 from palisade.wire.credentials import Password
 from tests.support.hand_clock import Clock
 from tests.support.permission_world import PROOF, Users, gate_over
@@ -83,15 +84,63 @@ async def test_right_password_is_refused_as_too_early_before_the_first_user_exis
         authorizer.close()
 
 
-async def test_password_is_checked_as_ever_while_it_is_not_known_whether_there_is_a_user(service: KeyValues) -> None:
+async def test_right_password_is_not_wrong_if_the_first_user_is_created_after_its_row_was_read(
+    service: KeyValues, clock: Clock
+) -> None:
+    """A node refused root's password as wrong, 0.5 s after another node had created root: it had read the row before,
+    and looked for any user afterwards."""
+    rows = CreatedAfterRead(service)
+    authorizer = gate_over(rows, clock, no_user=FirstUser(service, None).no_user)
+    try:
+        assert (await authorizer.identify(Password("root", "roots password"), "here")).user == "root"
+        assert rows.reads == 2
+        with pytest.raises(WrongPassword):
+            await authorizer.identify(Password("unknown", "roots password"), "here")
+        assert rows.reads == 3  # not read again: it would take longer than for a user that exists
+    finally:
+        authorizer.close()
+
+
+class CreatedAfterRead(StoreRows):
+    """Another node creates root directly after the first read."""
+
+    reads = 0
+
+    def try_read(self, key: bytes) -> PermissionRow | None:
+        raise WouldBlock
+
+    async def read(self, key: bytes) -> PermissionRow | None:
+        found = await super().read(key)
+        self.reads += 1
+        if self.reads == 1:
+            await Users(self._service).make("root", ("admin", ""))
+        return found
+
+
+async def test_password_is_not_wrong_while_it_is_not_known_whether_there_is_a_user(
+    service: KeyValues, clock: Clock
+) -> None:
+    """The first user may be created during the check of the password."""
+
     async def fails(*_: object, **__: object) -> None:
         raise Unavailable("no leader")
 
     cut_off: Any = SimpleNamespace(range=fails)
-    authorizer = Authorizer(StoreRows(service), PROOF, no_user=FirstUser(cut_off, "roots password").no_user)
+    authorizer = gate_over(StoreRows(service), clock, no_user=FirstUser(cut_off, "roots password").no_user)
     try:
-        with pytest.raises(WrongPassword):
+        with pytest.raises(PermissionsUnknown, match=r"whether the cluster has a user yet \(no leader\): retry"):
             await authorizer.identify(Password("root", "roots password"), "here")
+    finally:
+        authorizer.close()
+
+
+async def test_answer_whether_there_is_a_user_takes_no_longer_than_the_client_waits(
+    service: KeyValues, clock: Clock
+) -> None:
+    authorizer = gate_over(StoreRows(service), clock, no_user=asyncio.get_running_loop().create_future)
+    try:
+        with pytest.raises(PermissionsUnknown, match="could not read the permissions in time"):
+            await authorizer.identify(Password("root", "roots password"), "here", 0.01)
     finally:
         authorizer.close()
 
