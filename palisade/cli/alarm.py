@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from palisade.cli.member import NO_LEADER
 from palisade.cli.options import client_options
 from palisade.cli.session import CliSession
 
@@ -16,8 +17,13 @@ def alarm() -> None:
 @alarm.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """List the active alarms. A full store accepts only reads, deletes, lease revokes and compaction."""
+    """List the active alarms. A full store accepts only reads, deletes, lease revokes and compaction.
+
+    Without a leader, the list is the view of the node that answers.
+    """
     status = session.call(lambda client: client.status())
+    if status["leader"] is None:
+        session.note(NO_LEADER)
     alarms = [{"alarm": each["alarm"], "text": each["text"]} for each in status["alarms"]]
     if not (alarms or session.as_json or session.as_csv):
         print(f"no alarm: {status['size_bytes']:,} of {status['quota_bytes']:,} bytes are used")

@@ -28,6 +28,16 @@ def test_alarm_list_without_an_alarm_prints_the_used_bytes(run: Run) -> None:
     assert json.loads(run("alarm", "disarm", "--json").stdout)["cleared"] is False
 
 
+def test_alarm_list_without_a_leader_names_whose_view_it_is(run: Run, node: CliNode) -> None:
+    """Only `fencing`, `topology` and `member list` had the note."""
+    text = "no leader is known: this is the view of the node that answered"
+    assert text not in run("alarm", "list").stderr
+    node.do(lambda: node.group.led_by(None))
+    shown = run("alarm", "list")
+    assert (shown.exit_code, shown.stderr.count(text)) == (0, 1)
+    assert text not in run("alarm", "list", "--json").stderr
+
+
 def test_alarm_has_its_remedy_and_is_cleared_once_there_is_space(run: Run, node: CliNode) -> None:
     for number in range(8):
         run("put", f"/k{number}", "v" * 1999)
