@@ -43,7 +43,8 @@ CORRECT = "Correct --user (or PALISADE_USER), or the password"
 UP_STARTS = ", 'palisade up' starts some; if they are starting, retry"
 UP_RUNS = "; 'palisade up' runs in this folder, so its nodes are starting or have ended, as its output shows: retry"
 REFUSED_CONNECTION = "connection refused"
-SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
+LATE = "no answer in time"
+SILENT = frozenset({LATE, REFUSED_CONNECTION})
 """Reasons of addresses at which no node runs, or a frozen one."""
 _NOTHING_LISTENS = re.compile("connection refused|connections are refused")
 _OF_FILES = frozenset(
@@ -165,6 +166,8 @@ def unreachable(
     origin = f" ({source})" if source else ""
     text = f"no node answers at {text_of(reasons) or ', '.join(endpoints)}{origin}{reason}"
     remedy = "start one with 'palisade up' or, if one is starting, retry; or give --endpoints"
+    if LATE in reasons.values():
+        remedy = "the node there may be frozen or busy: retry, or give --endpoints of other nodes"
     remedy = f"{text}{UP_RUNS if up_runs else f'; {remedy}'}. {NO_STREAM}"
     return Failure(UNAVAILABLE, "unreachable", remedy, True)
 

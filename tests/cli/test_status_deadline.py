@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from palisade.cli import waiting
-from palisade.cli.session import CliSession
+from palisade.cli.session import CliSession, unreachable
 from palisade.cli.waiting import nothing_shown
 
 status_module: Any = importlib.import_module("palisade.cli.status")
@@ -170,3 +170,11 @@ def test_status_shows_the_reasons_of_its_addresses_once(
     assert why in " ".join(shown.out.split())
     text = "palisade: no node can give its status; the output has the reasons\n"
     assert shown.err == ("" if output == "json" else text)
+
+
+def test_address_that_gives_no_answer_in_time_gets_no_advice_to_start_a_node() -> None:
+    """`palisade status --endpoints` of a frozen node advised to start one with 'palisade up'."""
+    message = unreachable((RUNS,), "--endpoints", reasons={RUNS: "no answer in time"}).message
+    assert "the node there may be frozen or busy: retry, or give --endpoints of other nodes" in message
+    assert "palisade up" not in message
+    assert "palisade up" in unreachable((RUNS,), "--endpoints", reasons={RUNS: "connection refused"}).message
