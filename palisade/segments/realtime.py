@@ -229,7 +229,7 @@ class RealtimeIngester(Component):
         if (why := self.trouble()) is not None:
             raise NotIngesting(
                 f"node {self.holder.node} cannot write to the cluster: {why}. No segment was opened; retry, or open it "
-                "at another node"
+                "at a node that knows a leader ('palisade status')"
             )
         if not self.writes.has_lease():
             raise NotIngesting(f"node {self.holder.node} can announce nothing now: retry, or open it at another node")

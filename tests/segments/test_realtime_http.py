@@ -180,8 +180,8 @@ async def test_node_that_cannot_reach_the_leader_opens_nothing_and_gives_the_rea
     status, found = await api.ask("realtime", OPEN)
     assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
     assert found["detail"] == (
-        "node a cannot write to the cluster: a knows no leader. No segment was opened; retry, or open it at another "
-        "node"
+        "node a cannot write to the cluster: a knows no leader. No segment was opened; retry, or open it at a node "
+        "that knows a leader ('palisade status')"
     )
     assert not api.node.ingester.held
 
