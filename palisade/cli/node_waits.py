@@ -41,11 +41,11 @@ class NodeWaits:
 
     def known(self, client: Client, why: str | None = None) -> str | None:
         """As `reason`; None if no cause is known. If a realtime writer waits for a data node, the cause of the cluster
-        is added, because that node may wait for the cluster."""
+        is added, because that node may wait for the cluster, without the parts that are in its own reason."""
         found = client.trouble or why or self.text
-        if (writer := client.writer_waits_for) and found and found not in writer:
-            return f"{writer}; {found}"
-        return writer or found
+        if not (writer := client.writer_waits_for):
+            return found
+        return "; ".join([writer, *(part for part in (found or "").split("; ") if part not in writer)])
 
     async def follow(self, client: Client) -> None:
         """Updates `text` until it is cancelled, or the client is closed."""

@@ -97,3 +97,13 @@ def test_data_node_of_a_writer_is_named_with_the_reason_of_the_cluster(
     node_waits = NodeWaits()
     node_waits.text = waits
     assert node_waits.reason(client) == shown
+
+
+def test_reason_of_a_data_node_is_not_repeated_as_the_reason_of_the_cluster() -> None:
+    """The line of `segments realtime append` had "n1 knows no leader" twice."""
+    client: Any = SimpleNamespace(
+        writer_waits_for="n1: n1 knows no leader. Retry", trouble="n1 knows no leader; n2: late"
+    )
+    assert NodeWaits().known(client) == "n1: n1 knows no leader. Retry; n2: late"
+    client.trouble = None
+    assert NodeWaits().known(client) == client.writer_waits_for
