@@ -169,12 +169,21 @@ def test_credentials_are_divided_from_the_headers_that_all_connections_share() -
         assert headers.divide(b"\r\n", TOKEN) == (b"\r\n", None)
 
 
+@pytest.mark.parametrize("token", [None, TOKEN])
 @pytest.mark.parametrize(
-    "unusual", ["authorization: Bearer t1", "Authorization: Bearer \xff", "Authorization: a\nAuthorization: b"]
+    "unusual",
+    [
+        "authorization: Bearer t1",
+        "Authorization: a\nAuthorization: b",
+        "Authorization: a\nb",
+        "Authorization: a\rb",
+        "Authorization: a\0",
+        "Authorization: \xff",
+    ],
 )
-def test_headers_with_unusual_credentials_are_left_to_aiohttp(unusual: str) -> None:
+def test_headers_with_unusual_credentials_are_left_to_aiohttp(unusual: str, token: bytes | None) -> None:
     line, whole = divided(f"POST /v3/kv/put HTTP/1.1\nContent-Length: 5\n{unusual}")
-    plain, _ = LastHeaders().divide(whole, None)
+    plain, _ = LastHeaders().divide(whole, token)
     assert make_plan(line, plain, {b"/v3/kv/put": HOT_PUT}) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http.authorization_header import HttpCallers
-from palisade.api.http.fast_path import FastPathServer, HttpConnection, HttpLimits, without_authorization
+from palisade.api.http.fast_path import FastPathServer, HttpConnection, HttpLimits
 from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.server import HttpServer
 from palisade.base.connection_limit import ConnectionLimit
@@ -84,27 +84,12 @@ async def test_hot_get_of_a_stranger_is_refused_as_by_aiohttp(http: ClientSessio
     assert answers[0][0] == 401
 
 
-def test_kept_heads_hold_no_credentials() -> None:
-    head = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2VjcmV0\r\nContent-Length: 5\r\n\r\n"
-    assert without_authorization(head) == (
-        b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
-        b"Basic c2VjcmV0",
-    )
-
-
-@pytest.mark.parametrize("value", [b"Bearer a\nb", b"Bearer a\rb", b"Bearer \x00", b"Bearer \xff"])
-def test_header_that_is_not_plain_text_stays_in_the_head(value: bytes) -> None:
-    """So that aiohttp handles the request."""
-    head = b"POST /v3/kv/put HTTP/1.1\r\nAuthorization: %b\r\nContent-Length: 5\r\n\r\n" % value
-    assert without_authorization(head) == (head, None)
-    assert without_authorization(head, b"Bearer other") == (head, None)
-
-
 async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServer) -> None:
     assert await put(http, "alice", PUT) == 200
     assert server.listener.fast_path is not None
-    assert server.listener.fast_path._plans
-    assert not any(b"uthorization" in head for head in server.listener.fast_path._plans)
+    heads = [b"".join(head) for head in server.listener.fast_path._plans]
+    assert heads
+    assert not any(b"uthorization" in head for head in heads)
 
 
 class OnlyByPrefix(UserRights):
