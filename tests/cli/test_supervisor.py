@@ -7,7 +7,11 @@ import io
 import json
 import os
 import socket
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -20,8 +24,9 @@ from palisade.cli.supervisor.cluster import arguments
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from palisade.cli.supervisor.screen import ScreenLines
-from palisade.cli.supervisor.up import UpRefused, UpRequest, check_ports, how_to_reach, opened, reasons_of
+from palisade.cli.supervisor.up import UpRefused, UpRequest, _wait_ready, check_ports, how_to_reach, opened, reasons_of
 from palisade.node.local_layout import Layout, check_same, layout_from_json
+from tests.support.simulation import Simulation
 
 
 def test_ports_are_those_of_the_design() -> None:
@@ -216,6 +221,42 @@ async def test_cluster_without_a_user_is_reported_with_the_remedy(
     await first_user.check_first_user(Layout("c"), events.append)
     assert [event.name for event in events] == ["no-user"] * shown
     assert all("PALISADE_ROOT_PASSWORD_FILE" in event.text for event in events)
+
+
+class SlowNodes:
+    """Ready after `ready_s`."""
+
+    def __init__(self, ready_s: float) -> None:
+        self.began = asyncio.get_running_loop().time()
+        self._ready_s = ready_s
+
+    async def ready(self) -> dict[str, bool]:
+        return dict.fromkeys(("n1", "n2", "n3"), asyncio.get_running_loop().time() >= self.began + self._ready_s)
+
+
+@pytest.mark.parametrize(("ready_s", "lines"), [(0.9, 0), (2.9, 2), (20.0, 10)])
+def test_nodes_that_are_not_ready_are_named_each_second(ready_s: float, lines: int) -> None:
+    """A new cluster was silent for 2.9 s after the lines of its start (issue 16)."""
+    seen: list[tuple[float, str]] = []
+
+    class Screen(ScreenLines):
+        def show(self, event: SupervisorEvent) -> None:
+            seen.append((asyncio.get_running_loop().time(), event.text))
+
+    async def starts() -> float:
+        cluster, nodes = SimpleNamespace(refused={}, removed={}, lost={}), SlowNodes(ready_s)
+        screen = Screen(io.StringIO(), as_json=False)
+        ready = await _wait_ready(Layout("c"), cast(Any, cluster), cast(Any, nodes), screen, founded=False)
+        assert ready == ["n1", "n2", "n3"]
+        return nodes.began
+
+    with closing(Simulation(1)) as simulation:
+        began: float = simulation.run(simulation.process("up"), starts())
+    notices = [text for _, text in seen if text.startswith("waiting for n1, n2, n3")]
+    assert len(notices) == lines
+    assert any("see their logs" in text for text in notices) == (ready_s > 15)
+    silences = [later - earlier for earlier, later in pairwise([began, *(at for at, _ in seen)])]
+    assert max(silences[:8]) < 2
 
 
 def test_reason_of_several_nodes_is_shown_once() -> None:

@@ -16,6 +16,7 @@ from palisade.base.counted import counted
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.errors import ConfigError, PalisadeError
 from palisade.base.port_probe import PortUnavailable, check_free
+from palisade.base.recurring_line import RecurringLine
 from palisade.catalog.demo.flights import DataSetError
 from palisade.cli.cluster_check import OtherCluster
 from palisade.cli.node_command import check_arguments
@@ -27,6 +28,7 @@ from palisade.cli.supervisor.first_user import check_first_user
 from palisade.cli.supervisor.screen import ClusterScreen
 from palisade.cli.supervisor.status import LocalNodes
 from palisade.cli.target import LAYOUT_FILE, LOCAL_FOLDER, VARIABLE
+from palisade.cli.waiting import LINES_S, NOTICE_S
 from palisade.metastore.errors import MetastoreError
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.node.local_layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
@@ -36,7 +38,8 @@ from palisade.wire.credentials import Credentials
 
 LOCK = "LOCK"
 READY_POLL_S = 0.1
-WAITING_AFTER_S = 15.0
+LOGS_AFTER_S = 15.0
+"""After this time, the notice about nodes that are not ready points to their logs; a cluster is ready in 3 s."""
 STATUS_S = 1.0
 FIRST_USER_S = 10.0
 EXIT_STOPPED = 0
@@ -269,7 +272,8 @@ async def _wait_ready(
     Raises UpRefused if too many refuse."""
     loop = asyncio.get_running_loop()
     members = {member.id: member for member in layout.members()}
-    waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
+    waiting, began = dict(members), loop.time()
+    notice = RecurringLine(LINES_S, LOGS_AFTER_S, steady_s=10.0, counts=False)
     ready_once: set[str] = set()
     while waiting:
         if cluster.refused and not (founded and is_majority(layout.nodes - len(cluster.refused), layout)):
@@ -282,12 +286,12 @@ async def _wait_ready(
                 ready_once.add(node)
                 fields = {"node": node, **member.addresses()}
                 screen.show(SupervisorEvent("node-ready", f"{node} is ready: http://{member.http}", fields))
-        if waiting and loop.time() > next_word:
-            next_word = loop.time() + WAITING_AFTER_S
-            names = ", ".join(waiting)
-            screen.show(
-                SupervisorEvent("waiting", f"still waiting for {names}; see their logs", {"nodes": list(waiting)})
-            )
+        waited_s = loop.time() - began
+        if waiting and waited_s >= NOTICE_S:
+            logs = "; see their logs" if waited_s >= LOGS_AFTER_S else ""
+            line = notice.holds(f"waiting for {', '.join(waiting)}{logs}", waited_s)
+            if line is not None:
+                screen.show(SupervisorEvent("waiting", line, {"nodes": list(waiting)}))
         await asyncio.sleep(READY_POLL_S if waiting else 0)
     return [node for node in members if node in ready_once and node not in cluster.refused | cluster.removed]
 
