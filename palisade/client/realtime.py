@@ -30,6 +30,9 @@ from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeFu
 
 OPEN = "/v1/segments/realtime"
 PAUSE_S = 0.1
+CHECK_PART = 0.5
+"""Part of the time limit in which a writer learns whether its node exists; the rest is for the request to that node,
+whose error has the reason."""
 REQUEST_S, CONNECT_S = 5.0, 2.0
 LIVE = "/livez"
 LIVE_S, LIVE_S_MAX = 1.0, 4.0
@@ -141,10 +144,12 @@ class RealtimeWriter:
         have: repeat it.
         """
         import_http_client()
+        now = self._now()
+        until = now + self._timeout_s
         if self._target.node and not self.segment:
-            await self._check_exists(self._target.node, self._now() + self._timeout_s)
+            await self._check_exists(self._target.node, now + CHECK_PART * self._timeout_s)
         body = {**self._target.body(), "writer": self.name}
-        found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
+        found = await (self._ask(OPEN, body, until) if self.node else self._open_anywhere(body, until))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
         self.grows, self.closes = True, False
         return self.segment
@@ -168,14 +173,14 @@ class RealtimeWriter:
             names = ", ".join(sorted(known))
             raise SegmentError(f"there is no node {node}; the nodes are {names}; correct the name, or start the node")
 
-    async def _open_anywhere(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _open_anywhere(self, body: Mapping[str, Any], until: float) -> dict[str, Any]:
         """At the first node that answers and does not refuse it.
 
         A node that may have opened it remains the writer's node, also if the caller is cancelled. Opening it at another
         node would leave an empty second segment, without which no query is complete. Therefore each node is first asked
         LIVE, which changes nothing, so that frozen nodes are skipped.
         """
-        until, reasons, live_s = self._now() + self._timeout_s, "", LIVE_S
+        reasons, live_s = "", LIVE_S
         while True:
             refusals: list[str] = []
             names = await self._known_nodes(refusals, until)

@@ -43,6 +43,27 @@ async def test_reason_names_the_nodes_that_do_not_answer_beside_the_one_that_doe
         await writer.open()
 
 
+def test_check_of_the_node_is_part_of_the_deadline() -> None:
+    """`--timeout 5` took 7.5 s: the check had the whole deadline, and the request another one (issue 16)."""
+    nodes = DataNodes()
+    writer = nodes.writer(timeout_s=5.0, node="n1")
+
+    async def never() -> dict[str, Any]:
+        await asyncio.sleep(3600)
+        return {}
+
+    async def opens() -> float:
+        began = asyncio.get_running_loop().time()
+        writer._topology = never
+        with pytest.raises(Unavailable, match="the topology is not known"):
+            await writer.open()
+        return asyncio.get_running_loop().time() - began
+
+    with closing(Simulation(1)) as simulation:
+        took_s: float = simulation.run(simulation.process("client"), opens())
+    assert 4 < took_s <= 5
+
+
 def test_data_node_receives_the_time_that_the_writer_waits() -> None:
     """It can then give the reason in time. Shortly before the deadline, the header had the time of a whole request."""
     nodes, sent = DataNodes(n1=[504]), list[float]()
