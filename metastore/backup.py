@@ -23,6 +23,7 @@ from typing import Any
 
 import msgpack
 
+from palisade.base.counted import counted
 from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.memory_map import MemoryMap
@@ -176,7 +177,9 @@ class BackupParser:
 
     def finish(self) -> BackupEnd:
         if self._end is None:
-            raise self._invalid("is cut off: its end is missing")
+            size = self._at + len(self._buffer)
+            last = "its last record is incomplete" if self._buffer else "its end is missing"
+            raise self._invalid(f"is cut off: it has {counted(size, 'byte')}, and {last}")
         return self._end
 
     def _take_magic(self) -> None:

@@ -103,7 +103,7 @@ def fail(error: click.ClickException, as_json: bool) -> int:
         if isinstance(error, click.NoSuchOption) and NEGATIVE.match(error.option_name):
             message = f"{error.option_name} is not an option; an argument that begins with - goes after --"
         help_text = "" if context is None or HINT.search(message) else f"; see '{context.command_path} --help'"
-        print(f"palisade: {message}{help_text}", file=sys.stderr)
+        print(f"palisade: {message}{help_text}".replace("?; see", "? See"), file=sys.stderr)
     else:
         print(f"palisade: {message_of(error)}", file=sys.stderr)
     return USAGE

@@ -27,12 +27,13 @@ def credentials_from(
     """Precedence: user, token, join token; options before the environment. Raises click.UsageError."""
     if user and token_file:
         raise click.UsageError("give either --user or --token-file")
-    if user is None and token_file is None:
+    given = user is not None or token_file is not None
+    if not given:
         user, token_file = environ.get("PALISADE_USER"), environ.get("PALISADE_TOKEN_FILE")
     if user:
         return Password(user, password_of(user, environ, ask=ask))
     if token_file:
-        return token_in(token_file)
+        return token_in(token_file, "" if given else "PALISADE_TOKEN_FILE")
     return node_credentials(environ)
 
 
@@ -46,17 +47,18 @@ def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> s
     if environ.get("PALISADE_PASSWORD"):
         return environ["PALISADE_PASSWORD"]
     if environ.get("PALISADE_PASSWORD_FILE"):
-        return text_in(environ["PALISADE_PASSWORD_FILE"], "password")
+        return text_in(environ["PALISADE_PASSWORD_FILE"], "password", "PALISADE_PASSWORD_FILE")
     if not ask or not sys.stdin.isatty():
         raise click.UsageError(f"no password for {user}: set PALISADE_PASSWORD or PALISADE_PASSWORD_FILE")
     return str(click.prompt(f"password of {user}", hide_input=True, err=True))
 
 
-def token_in(path: str) -> Token:
-    """The token in a file, and the cluster ID if its second line has one."""
-    first, _, second = text_in(path, "token").partition("\n")
+def token_in(path: str, variable: str) -> Token:
+    """The token in a file, and the cluster ID if its second line has one. `variable`: as in `text_in`."""
+    first, _, second = text_in(path, "token", variable).partition("\n")
     if not first.strip():
-        raise click.UsageError(f"the token file {path} has an empty first line: write one with 'palisade login'")
+        named = file_named(path, "token", variable)
+        raise click.UsageError(f"{named} has an empty first line: write one with 'palisade login'")
     if second.startswith(CLUSTER_LINE):
         return StoredToken(first.rstrip("\r"), second.removeprefix(CLUSTER_LINE).strip(), path)
     return Token(first.rstrip("\r"))
@@ -66,16 +68,22 @@ def token_file_text(token: str, cluster_id: str) -> str:
     return f"{token}\n{CLUSTER_LINE}{cluster_id}\n" if cluster_id else f"{token}\n"
 
 
-def text_in(path: str, what: str) -> str:
-    """The text without line ends at its end. Raises click.UsageError, also for an empty one."""
+def file_named(path: str, what: str, variable: str) -> str:
+    return f"the {what} file {path}" + (f" (from {variable})" if variable else "")
+
+
+def text_in(path: str, what: str, variable: str) -> str:
+    """The text without line ends at its end. `variable`: of the environment, if the path is from there. Raises
+    click.UsageError, also for an empty text."""
+    named = file_named(path, what, variable)
     try:
         text = ending_input(path).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        raise click.UsageError(f"the {what} file {path} cannot be read: {reason_of(error)}") from None
+        raise click.UsageError(f"{named} cannot be read: {reason_of(error)}") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"the {what} file {path} cannot be read: it is not UTF-8") from None
+        raise click.UsageError(f"{named} cannot be read: it is not UTF-8") from None
     if not text:
-        raise click.UsageError(f"the {what} file {path} is empty")
+        raise click.UsageError(f"{named} is empty")
     return text
 
 

@@ -20,7 +20,7 @@ async def warn_of_trouble(
 ) -> None:
     """Prints on stderr when `source` cannot get answers, and when it can again. `source`: a watch or a client.
     `begins`, `over`: the two texts; the reason is added to the first."""
-    line, now = RecurringLine(), asyncio.get_running_loop().time
+    line, now = RecurringLine(counts=False), asyncio.get_running_loop().time
     while True:
         await asyncio.sleep(POLL_S)
         trouble = source.trouble

@@ -69,7 +69,7 @@ def up(
         *(("--config", str(config.absolute())) if config else ()),
         *(("--log-format", log_format) if log_format else ()),
     ]
-    request = UpRequest(data_dir, nodes, base_port, demo, options, shown())
+    request = UpRequest(data_dir, nodes, base_port, demo, options, shown() if demo else None)
     try:
         with screen_for(sys.stdout, as_json) as screen:
             code = asyncio.run(run_up(request, screen))

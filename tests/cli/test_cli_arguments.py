@@ -138,6 +138,7 @@ def test_empty_key_names_the_way_to_all_keys(node: CliNode, command: tuple[str, 
         ("lease revoke -5", "-5 is out of range"),
         ("compact -1", "-1 is out of range; give 1 or more"),
         ("compact 5 --unknown", "No such option '--unknown'"),
+        ("get /a --prefi", "Did you mean '--prefix'? See '"),
         ("put /a -5", "-5 is not an option; an argument that begins with - goes after --"),
     ],
 )

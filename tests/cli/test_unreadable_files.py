@@ -17,6 +17,8 @@ from click.testing import CliRunner
 from palisade.catalog.realtime_rows import columns_from
 from palisade.cli.main import main
 from palisade.cli.realtime import rows_in
+from palisade.cli.supervisor.screen import ClusterScreen
+from palisade.cli.supervisor.up import UpRequest
 from palisade.cli.target import LAYOUT_FILE, local_layout
 from palisade.pipeline.cluster import credentials_of
 from palisade.pipeline.errors import BadOption
@@ -174,8 +176,35 @@ def test_device_without_an_end_is_refused_as_input(line: str, exit_code: int, tm
 def test_device_without_an_end_is_refused_as_the_file_of_a_password() -> None:
     done = in_little_memory("get", "/a", PALISADE_USER="bob", PALISADE_PASSWORD_FILE="/dev/full")
     reason = "it is a device; give a regular file or a pipe"
-    assert done.stderr.startswith(f"palisade: the password file /dev/full cannot be read: {reason}; see ")
+    named = "the password file /dev/full (from PALISADE_PASSWORD_FILE)"
+    assert done.stderr.startswith(f"palisade: {named} cannot be read: {reason}; see ")
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "named"),
+    [
+        ({"PALISADE_TOKEN_FILE": "none"}, [], "the token file none (from PALISADE_TOKEN_FILE)"),
+        ({"PALISADE_TOKEN_FILE": "other"}, ["--token-file", "none"], "the token file none"),
+    ],
+)
+def test_file_from_the_environment_is_named_with_its_variable(
+    variables: dict[str, str], options: list[str], named: str
+) -> None:
+    shown = CliRunner().invoke(main, ["get", "/a", *options], env=variables).stderr
+    assert shown.startswith(f"palisade: {named} cannot be read: no such file or directory; see ")
+
+
+@pytest.mark.parametrize(("demo", "code"), [("--demo", 2), ("--no-demo", 0)])
+def test_up_reads_credentials_only_for_the_demo(
+    demo: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(request: UpRequest, _screen: ClusterScreen) -> int:
+        return 0 if request.credentials is None else 1
+
+    monkeypatch.setattr("palisade.cli.supervisor.up.up", run)
+    arguments = ["up", demo, "--data-dir", str(tmp_path)]
+    assert CliRunner().invoke(main, arguments, env={"PALISADE_TOKEN_FILE": "none"}).exit_code == code
 
 
 def test_pipe_is_read_as_input() -> None:

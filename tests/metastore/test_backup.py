@@ -108,7 +108,7 @@ def cuts(length: int) -> Iterator[int]:
 
 def test_truncated_backup_is_refused(backup: bytes) -> None:
     for length in cuts(len(backup)):
-        with pytest.raises(BackupInvalid, match=r"cut off|not a backup"):
+        with pytest.raises(BackupInvalid, match=rf"cut off: it has {length} byte|not a backup"):
             checked(backup[:length])
 
 
