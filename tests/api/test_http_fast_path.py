@@ -10,8 +10,8 @@ import time
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.fast_path import HttpConnection
-from palisade.api.http.request_head import Hot, KeyPaths, LastHeaders, RequestPlan, make_plan
+from palisade.api.http.fast_path import HttpConnection, LastHeaders
+from palisade.api.http.request_head import Hot, KeyPaths, RequestPlan, make_plan
 from palisade.api.http.server import HttpServer
 from palisade.metastore.requests import Range
 from palisade.service.authorization.callers import Access

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from palisade.api.http.request_head import (
     POST,
     Hot,
     KeyPaths,
-    LastHeaders,
     RequestPlan,
     make_head,
     make_plan,
@@ -48,6 +48,8 @@ QUEUED_BYTES_MAX = 64 * 1024
 SWEEP_S = 0.5
 BLANK = 0x20
 """Every request begins with a byte of at least this value."""
+AUTHORIZATION = b"\r\nAuthorization: "
+PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,45 @@ class FastPathServer:
         for connection in list(self.connections):
             connection.check_time(now)
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+
+class LastHeaders:
+    """The headers of the last request of a connection, divided into those without Authorization and its value.
+
+    Clients repeat their headers, and then they are not divided again. Heads that are cached for all connections thus
+    contain no secrets, and clients with different credentials share them. Blocks of headers begin and end with CRLF.
+    """
+
+    __slots__ = ("_divided", "_whole")
+
+    def __init__(self) -> None:
+        self._whole = b""
+        self._divided: tuple[bytes, bytes | None] = b"", None
+
+    def divide(self, whole: bytes, token: bytes | None) -> tuple[bytes, bytes | None]:
+        """(the headers without Authorization, if that is written in its usual form; its value or None).
+
+        `token`: credentials that were checked before and may be kept; others are not kept.
+        """
+        if whole == self._whole:
+            return self._divided
+        plain, value = without_authorization(whole, token)
+        if value is None or value is token:
+            self._whole, self._divided = whole, (plain, value)
+        return plain, value
+
+
+def without_authorization(headers: bytes, token: bytes | None) -> tuple[bytes, bytes | None]:
+    at = headers.find(AUTHORIZATION)
+    if at < 0:
+        return headers, None
+    end = headers.find(CRLF, at + 2)
+    value = headers[at + len(AUTHORIZATION) : end]
+    if value == token:
+        value = token
+    elif PLAIN_VALUE.fullmatch(value) is None:
+        return headers, None
+    return headers[:at] + headers[end:], value
 
 
 class HttpConnection(asyncio.Protocol):

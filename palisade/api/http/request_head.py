@@ -14,8 +14,6 @@ from palisade.service.callers import Caller
 
 CRLF = b"\r\n"
 END_OF_HEAD = CRLF + CRLF
-AUTHORIZATION = b"\r\nAuthorization: "
-PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 POST = b"POST "
 KEY_LINE = re.compile(rb"((?:GET|PUT) /v1/[a-z]+/)([A-Za-z0-9%._~!$&'()*+,;=:@/-]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
@@ -56,45 +54,6 @@ class RequestPlan(NamedTuple):
     def __str__(self) -> str:
         """For the audit log."""
         return self.hot.action + self.key.decode("ascii", "replace")
-
-
-class LastHeaders:
-    """The headers of the last request of a connection, divided into those without Authorization and its value.
-
-    Clients repeat their headers, and then they are not divided again. Heads that are cached for all connections thus
-    contain no secrets, and clients with different credentials share them. Blocks of headers begin and end with CRLF.
-    """
-
-    __slots__ = ("_divided", "_whole")
-
-    def __init__(self) -> None:
-        self._whole = b""
-        self._divided: tuple[bytes, bytes | None] = b"", None
-
-    def divide(self, whole: bytes, token: bytes | None) -> tuple[bytes, bytes | None]:
-        """(the headers without Authorization, if that is written in its usual form; its value or None).
-
-        `token`: credentials that were checked before and may be kept; others are not kept.
-        """
-        if whole == self._whole:
-            return self._divided
-        plain, value = without_authorization(whole, token)
-        if value is None or value is token:
-            self._whole, self._divided = whole, (plain, value)
-        return plain, value
-
-
-def without_authorization(headers: bytes, token: bytes | None) -> tuple[bytes, bytes | None]:
-    at = headers.find(AUTHORIZATION)
-    if at < 0:
-        return headers, None
-    end = headers.find(CRLF, at + 2)
-    value = headers[at + len(AUTHORIZATION) : end]
-    if value == token:
-        value = token
-    elif PLAIN_VALUE.fullmatch(value) is None:
-        return headers, None
-    return headers[:at] + headers[end:], value
 
 
 class KeyPaths:
