@@ -166,8 +166,10 @@ def unreachable(
     origin = f" ({source})" if source else ""
     text = f"no node answers at {text_of(reasons) or ', '.join(endpoints)}{origin}{reason}"
     remedy = "start one with 'palisade up' or, if one is starting, retry; or give --endpoints"
-    if LATE in reasons.values():
-        remedy = "the node there may be frozen or busy: retry, or give --endpoints of other nodes"
+    late = [at for at, why in reasons.items() if why == LATE]
+    if late:
+        start = "start the others with 'palisade up', " if len(late) < len(reasons) else ""
+        remedy = f"the node at {', '.join(late)} may be frozen or busy: retry, {start}or give other --endpoints"
     remedy = f"{text}{UP_RUNS if up_runs else f'; {remedy}'}. {NO_STREAM}"
     return Failure(UNAVAILABLE, "unreachable", remedy, True)
 

@@ -97,8 +97,8 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
     """A row per node. All nodes are asked again until the deadline while no node answers but `palisade up` runs. The
-    same applies, as long as at least `AGAIN_S + ASK_S` remain, while nodes run that cannot verify the user yet, which
-    takes a few seconds after their start.
+    same applies, as long as at least `AGAIN_S + ASK_S` remain, while nodes are late, or run and cannot verify the user
+    yet, which takes a few seconds after their start.
 
     `reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.wire.error_codes import NOT_INITIALIZED
@@ -125,8 +125,8 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
             rows = await ask_all(endpoints, until - loop.time(), silent, wrong, reasons)
             answered = wrong or any(row["role"] for row in rows)
             starting = session.up_runs and not answered and no_answer(reasons) is None
-            uninitialized = {*SILENT, NOT_INITIALIZED}.issuperset(reasons.values())
-            final = answered or (uninitialized and not starting)
+            settled = {REFUSED_CONNECTION, NOT_INITIALIZED}.issuperset(reasons.values())
+            final = answered or (settled and not starting)
             if final or loop.time() + AGAIN_S + (0.0 if starting else ASK_S) > until:
                 break
             await asyncio.sleep(AGAIN_S)

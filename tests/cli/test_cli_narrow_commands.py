@@ -104,7 +104,7 @@ def test_journal_status_has_the_whole_reason_after_the_state(monkeypatch: pytest
 
 
 def test_alarm_has_its_whole_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    status = {"alarms": [{"alarm": "quota", "text": REASON}], "size_bytes": 1, "quota_bytes": 1}
+    status = {"alarms": [{"alarm": "quota", "text": REASON}], "size_bytes": 1, "quota_bytes": 1, "leader": "n1"}
     cells, text = shown("alarm list", status, monkeypatch)
     assert {"quota", REASON} <= set(cells), text
 

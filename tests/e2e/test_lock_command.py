@@ -22,6 +22,7 @@ from palisade.cli.waiting import NOTICE_S
 from palisade.client import Client
 from palisade.client.sync_client import SyncClient
 from tests.support.cli_node import CliNode, cli_node
+from tests.support.processes import runs
 
 pytestmark = pytest.mark.e2e
 """Its holders are processes, which are killed."""
@@ -268,7 +269,7 @@ def test_command_ends_when_its_holder_is_killed(start: Callable[..., subprocess.
     assert process.stdout is not None
     child = int(process.stdout.readline())
     process.kill()
-    until(lambda: not Path(f"/proc/{child}/stat").exists() or ") Z" in Path(f"/proc/{child}/stat").read_text())
+    until(lambda: not runs(child))
 
 
 def test_elect_announces_the_leader_to_listeners(node: CliNode, start: Callable[..., subprocess.Popen[str]]) -> None:

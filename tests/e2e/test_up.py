@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import WORKER, WORKERS
+from tests.support.processes import WORKER, WORKERS, runs
 
 pytestmark = pytest.mark.e2e
 
@@ -110,16 +110,9 @@ def palisade(endpoints: list[str], *arguments: str) -> Any:
 
 def wait_until_gone(pids: list[int]) -> None:
     end = time.monotonic() + 20
-    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists() and not is_zombie(pid)]:
+    while alive := [pid for pid in pids if runs(pid)]:
         assert time.monotonic() < end, f"still running: {alive}"
         time.sleep(0.05)
-
-
-def is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return False
 
 
 def test_up_starts_a_cluster_with_a_catalog_and_restarts_it(up: Callable[..., Up], base_port: int) -> None:

@@ -52,6 +52,14 @@ def free_port() -> int:
         return port
 
 
+def runs(pid: int) -> bool:
+    """Whether the process exists and is no zombie. It may end between two looks, also while its state is read."""
+    try:
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+
+
 async def until(
     holds: Callable[[], Awaitable[Any] | Any], what: str = "the condition", within_s: float = LONGEST_WAIT_S
 ) -> Any:
