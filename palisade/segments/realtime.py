@@ -228,8 +228,8 @@ class RealtimeIngester(Component):
         NotIngesting if this node cannot write or has no lease."""
         if (why := self.trouble()) is not None:
             raise NotIngesting(
-                f"node {self.holder.node} cannot write to the cluster: {why}. No segment was opened; retry, or open it "
-                "at a node that knows a leader ('palisade status')"
+                f"node {self.holder.node} cannot write to the cluster: {why}. Retry, or open it at a node "
+                "that knows a leader ('palisade status')"
             )
         if not self.writes.has_lease():
             raise NotIngesting(f"node {self.holder.node} can announce nothing now: retry, or open it at another node")

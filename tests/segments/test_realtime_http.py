@@ -180,9 +180,9 @@ async def test_node_that_cannot_reach_the_leader_opens_nothing_and_gives_the_rea
     status, found = await api.ask("realtime", OPEN)
     assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
     assert found["detail"] == (
-        "node a cannot write to the cluster: a knows no leader. No segment was opened; retry, or open it at a node "
-        "that knows a leader ('palisade status')"
-    )
+        "node a cannot write to the cluster: a knows no leader. Retry, or open it at a node that knows a leader "
+        "('palisade status')"
+    ), "the client adds whether any of its attempts may have opened one"
     assert not api.node.ingester.held
 
 
