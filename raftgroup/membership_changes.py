@@ -188,9 +188,7 @@ class Administration:
                 await self._until(lambda: not self._replica.leads or self._replica.hand_over(target))
                 await self._until(lambda: not self._replica.engine.leads and self._replica.engine.leader is not None)
         except TimeoutError:
-            raise Unavailable(
-                f"{target} did not take over in time. Check for the current leader, there may be an election, and retry"
-            ) from None
+            raise Unavailable(f"{target} did not take over in time: an election may be running; retry") from None
         finally:
             self.handing_over = False
             self._replica.resign()
