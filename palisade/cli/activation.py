@@ -53,9 +53,8 @@ def list_(session: CliSession) -> None:
     views = session.call(read_roles)
     header = ["role", "sequence", "state", "owner", "epoch", "lock held by", "forced"]
     rows = [[view.role, *_row(view.record), view.holder or "-", len(view.forced)] for view in views]
-    session.rows({"roles": [shape_of(view) for view in views]}, header, rows)
-    if not views:
-        session.note_on_terminal("there is no role with a primary and a backup")
+    none = "there is no role with a primary and a backup"
+    session.rows({"roles": [shape_of(view) for view in views]}, header, rows, none=none)
 
 
 def _row(record: ActivationRecord | None) -> list[Any]:

@@ -145,11 +145,12 @@ def show_range(
     session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, *, at: str | None, **options: Any
 ) -> None:
     range_end = end_of_range(end, prefix, from_key)
+    none = none_begins_with(key) if prefix else none_in_range(key, range_end)
     if at is not None:
         refuse_with_at(**options)
         limit, keys_only = options["limit"], options["keys_only"]
         found = range_at(session, at, key, range_end, prefix=prefix, limit=limit, keys_only=keys_only)
-        session.rows(found, HEADER, [row(key_value(kv)) for kv in found["kvs"]], cut="value")
+        session.rows(found, HEADER, [row(key_value(kv)) for kv in found["kvs"]], cut="value", none=none)
         if found["more"]:
             click.echo(f"the first {counted(len(found['kvs']), 'key')}; --limit omitted the others", err=True)
         return
@@ -160,12 +161,12 @@ def show_range(
         result = session.call(lambda client: client.range(key, range_end, prefix=prefix, **options))
         session.answer(shapes.range_shape(result), str(result.count))
         return
-    show_in_parts(session, key, range_end, prefix=prefix, **options)
+    show_in_parts(session, key, range_end, none, prefix=prefix, **options)
 
 
-def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: Any) -> None:
-    """Prints each part of the range as soon as it has arrived."""
-    output = RangeOutput(session, options["limit"])
+def show_in_parts(session: CliSession, key: bytes, range_end: bytes, none: str, **options: Any) -> None:
+    """Prints each part of the range as soon as it has arrived. `none`: as of `CliSession.rows`."""
+    output = RangeOutput(session, options["limit"], none)
     counts = options["limit"] > 0
 
     def why() -> str | None:
@@ -193,8 +194,6 @@ def show_in_parts(session: CliSession, key: bytes, range_end: bytes, **options: 
         if ended.code == INTERRUPTED and output.printed:
             session.fail(Failure(INTERRUPTED, "output-incomplete", incomplete(), True))
         raise
-    if not output.printed:
-        session.note_on_terminal(none_begins_with(key) if options["prefix"] else none_in_range(key, range_end))
     if output.more and not session.as_json:
         click.echo(f"{output.printed} of {counted(output.count, 'key')}; --limit omitted the others", err=True)
 

@@ -30,11 +30,12 @@ PIECE_KEYS = 1_000
 
 
 class RangeOutput:
-    """`limit`: the maximum number of keys in all parts; 0: no limit. `printed`: the number of printed keys. `count`:
-    the number of keys in the range, known only with a limit, because counting many keys takes long."""
+    """`limit`: the maximum number of keys in all parts; 0: no limit. `none`: as of `CliSession.rows`. `printed`: the
+    number of printed keys. `count`: the number of keys in the range, known only with a limit, because counting many
+    keys takes long."""
 
-    def __init__(self, session: CliSession, limit: int) -> None:
-        self._session, self._limit = session, limit
+    def __init__(self, session: CliSession, limit: int, none: str = "") -> None:
+        self._session, self._limit, self._none = session, limit, none
         self._begun = False
         self._console: Console | None = None
         self._layout: TableLayout | None = None
@@ -64,7 +65,7 @@ class RangeOutput:
 
     def _print_whole(self, page: RangeResult) -> None:
         shape = shapes.range_shape(page) if self._session.as_json else None
-        self._session.rows(shape, HEADER, [row(kv) for kv in page.kvs], cut=CUT)
+        self._session.rows(shape, HEADER, [row(kv) for kv in page.kvs], cut=CUT, none=self._none)
 
     def _print(self, page: RangeResult) -> Iterator[int]:
         """Yields the number of keys of each piece that was printed."""

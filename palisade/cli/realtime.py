@@ -63,19 +63,16 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
     if given_up:
         records = session.call(lambda client: client.realtime_given_up())
         audits = [(each["segment"], each["ingester"], each["by"], each["reason"]) for each in records]
-        session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, wraps=["segment", "reason"])
-        if not records:
-            session.note_on_terminal("no segment was given up")
+        header, wraps = ("segment", "node", "by", "reason"), ["segment", "reason"]
+        session.rows({"given_up": records}, header, audits, wraps=wraps, none="no segment was given up")
         return
     silent: dict[str, str] = {}
     found = session.call(
         lambda client: known(client, data_source, session.deadline_s, silent), why=lambda: no_answer_from(silent)
     )
     rows = [tuple("" if each[name] is None else each[name] for name in HEADER) for each in found]
-    session.rows({"segments": found}, HEADER, rows, wraps=["segment", "note"])
-    if not found:
-        of_source = f" of data source {data_source}" if data_source else ""
-        session.note_on_terminal(f"there is no realtime segment{of_source}")
+    none = f"there is no realtime segment{f' of data source {data_source}' if data_source else ''}"
+    session.rows({"segments": found}, HEADER, rows, wraps=["segment", "note"], none=none)
 
 
 async def known(

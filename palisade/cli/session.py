@@ -381,16 +381,20 @@ class CliSession:
         wraps: Collection[str] = (),
         cut: str | None = None,
         omits: Collection[str] = (),
+        none: str = "",
     ) -> None:
         """Prints a result of several rows. On a narrow terminal: the columns that wrap, the one whose text is cut, and
-        those that are omitted."""
+        those that are omitted. `none`: the note on a terminal, in place of the table, if there is no row."""
         work_done()
+        empty = bool(none) and not rows
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
             print_csv(header, rows)
-        else:
+        elif not (empty and sys.stdout.isatty() and sys.stderr.isatty()):
             print_rows(header, rows, wraps=wraps, cut=cut, omits=omits)
+        if empty:
+            self.note_on_terminal(none)
 
     def note(self, text: str) -> None:
         """Prints a remark on stderr; not with --json, where stderr is for one object."""

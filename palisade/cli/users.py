@@ -49,9 +49,8 @@ def listed(session: CliSession, collection: str) -> None:
     from palisade.cli.catalog_rows import HEADER, object_row
 
     found = session.call(lambda client: client.catalog_objects(collection))
-    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], cut="what")
-    if not found:
-        session.note_on_terminal(f"there is no {collection.removesuffix('s')}")
+    rows = [object_row(collection, shape) for shape in found]
+    session.rows({"objects": found}, HEADER, rows, cut="what", none=f"there is no {collection.removesuffix('s')}")
 
 
 def shown(session: CliSession, collection: str, name: str) -> None:

@@ -107,10 +107,21 @@ def test_ls_recursive_lists_all_keys(run: Run, monkeypatch: pytest.MonkeyPatch) 
 def test_terminal_has_a_note_if_there_is_nothing_to_list(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], note: str
 ) -> None:
-    """A mistyped prefix printed nothing."""
+    """A mistyped prefix printed nothing; then the header of a table stood above the note."""
     assert run(*command).stderr == ""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    assert run(*command).stderr == note
+    done = run(*command)
+    assert (done.stderr, bool(done.stdout)) == (note, not note or "--json" in command)
+
+
+def test_header_remains_for_a_program_that_reads_an_empty_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "click.testing._NamedTextIOWrapper.isatty", lambda stream: stream.name == "<stderr>", raising=False
+    )
+    done = run("role", "list")
+    assert (done.stderr, done.stdout.count("\t") > 0) == ("palisade: there is no role\n", True)
+    done = run("get", "/none", "--prefix", "-o", "csv")
+    assert (done.stderr, done.stdout) == ("", "key,value,version,revision\n")
 
 
 def test_get_prints_a_range_like_range(run: Run) -> None:
