@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.cli.given_path import GivenPath
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import NAME, client_options, read_role
 from palisade.cli.session import REFUSED, CliSession, Failure
@@ -34,7 +35,7 @@ copies_option = click.option(
     help="A copy: its directory or address (repeatable).",
 )
 directory_option = click.option(
-    "--copy", "directory", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--copy", "directory", required=True, type=GivenPath(path_type=Path, file_okay=False), metavar="DIR",
     help="Directory of the forced copy; its process must be stopped.",
 )  # fmt: skip
 

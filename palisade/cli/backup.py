@@ -17,7 +17,7 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.network_reason import NO_ANSWER
 from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
-from palisade.cli.options import client_options
+from palisade.cli.options import FILE, client_options
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import (
     INTERRUPTED,
@@ -63,7 +63,7 @@ class NoMembers(BrokenOff):
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", type=FILE)
 @click.option("--verify", is_flag=True, help="Verify an existing FILE; no node is contacted.")
 @click.option(
     "--serializable",

@@ -13,6 +13,7 @@ import click
 
 from palisade.base.input_file import IS_A_DEVICE, is_endless
 from palisade.base.network_reason import reason_of
+from palisade.cli.given_path import refuse_empty
 
 STDIN = "-"
 
@@ -41,8 +42,9 @@ class InputPath(click.Path):
 def check_input(
     kind: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
-    """Raises click.BadParameter for a device without an end. The reasons why a file cannot be opened are those of
-    `click`."""
+    """Raises click.BadParameter for an empty path and a device without an end. The reasons why a file cannot be opened
+    are those of `click`."""
+    refuse_empty(kind, value, param, ctx)
     if not isinstance(value, str | os.PathLike):
         return
     if os.fspath(value) == STDIN:

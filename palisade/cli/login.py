@@ -14,6 +14,7 @@ from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
 from palisade.base.new_file import why_not_made
 from palisade.cli.credentials import password_of, token_file_text
+from palisade.cli.given_path import GivenPath
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import NAME, cluster_options, read_address
@@ -27,7 +28,7 @@ HOUR_S, DAY_S = 3600, 86_400
 @click.option("--user", required=True, type=NAME, envvar="PALISADE_USER", help="User name (or PALISADE_USER).")
 @click.option(
     "--token-file",
-    type=click.Path(dir_okay=False),
+    type=GivenPath(dir_okay=False),
     metavar="FILE",
     help="Write the token and the ID of the cluster to FILE; otherwise the token is printed.",
 )

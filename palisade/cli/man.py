@@ -10,6 +10,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
 from palisade.base.version import VERSION
+from palisade.cli.given_path import GivenPath
 from palisade.cli.session import REFUSED, CliSession, Failure
 
 SECTION = 1
@@ -18,7 +19,7 @@ ROOT = "palisade"
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", type=GivenPath(path_type=Path, file_okay=False))
 @click.pass_context
 def man(context: click.Context, directory: Path) -> None:
     """Write a manual page for each command into DIRECTORY.

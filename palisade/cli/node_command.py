@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.network_reason import reason_of
+from palisade.cli.given_path import GivenPath
 from palisade.cli.node_exit_codes import EXIT_FAILED, EXIT_LOST, EXIT_MUST_JOIN, EXIT_REFUSED, EXIT_REMOVED
 from palisade.node.options import OPTIONS, Option
 
@@ -37,7 +38,7 @@ def click_option(option: Option) -> Any:
 
 @click.command()
 @add_options
-@click.option("--config", type=click.Path(path_type=Path), help="TOML file with any of these options.")
+@click.option("--config", type=GivenPath(path_type=Path), help="TOML file with any of these options.")
 @click.option("--parent-pipe", type=int, hidden=True, help="End when the other end of this file descriptor is closed.")
 def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> None:
     """Run one node until SIGTERM or Ctrl-C.

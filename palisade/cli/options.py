@@ -44,6 +44,7 @@ class GivenText(click.types.StringParamType):
 
 NAME = GivenText("a name")
 """An empty name, as of an unset variable of a script, must not count as an option that is not given."""
+FILE = GivenText("a file name")
 
 
 def read_role(text: str) -> str:

@@ -12,6 +12,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
+from palisade.cli.given_path import GivenPath
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import output_options, read_address
@@ -41,7 +42,7 @@ COLUMNS = (
 @click.command()
 @click.option("--at", metavar="HOST:PORT", type=read_address, help="HTTP address of a running node of any kind.")
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Data folder of a node, also of one that refused to start."
+    "--data-dir", type=GivenPath(path_type=Path), help="Data folder of a node, also of one that refused to start."
 )
 @click.option("--watch", is_flag=True, help="Follow later recoveries too, until Ctrl-C.")
 @click.option(

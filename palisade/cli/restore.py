@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.base.counted import counted
+from palisade.cli.given_path import GivenPath
 from palisade.cli.input_file import STDIN
 from palisade.cli.numbers import WholeNumber
+from palisade.cli.options import FILE
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 from palisade.cli.waiting import progressing_in_thread
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file")
-@click.option("--data-dir", type=click.Path(path_type=Path), required=True, help="Folder to create; missing or empty.")
+@click.argument("file", type=FILE)
+@click.option("--data-dir", type=GivenPath(path_type=Path), required=True, help="Folder to create; missing or empty.")
 @click.option("--id", "node", metavar="NODE", help="Create the data folder of this one node, for 'palisade node'.")
 @click.option(
     "--nodes",
@@ -191,7 +193,7 @@ def stdin_parts() -> Iterator[bytes]:
 
 @click.command("recover-quorum")
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), required=True, help="Data folder of the node that continues alone."
+    "--data-dir", type=GivenPath(path_type=Path), required=True, help="Data folder of the node that continues alone."
 )
 @click.option("--confirm", metavar="CLUSTER", help="Name of the cluster. Without it, nothing is changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")

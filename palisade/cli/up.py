@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from palisade.cli.credentials import shown
+from palisade.cli.given_path import GivenPath
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.node.config import LOG_FORMATS
@@ -24,7 +25,7 @@ from palisade.node.local_layout import BASE_PORT_MAX, BASE_PORT_MIN, NODES_MAX
 )
 @click.option(
     "--data-dir",
-    type=click.Path(path_type=Path),
+    type=GivenPath(path_type=Path),
     default=".palisade",
     show_default=True,
     help="Folder of the cluster. The first start creates it; later ones continue with its data.",
@@ -37,7 +38,7 @@ from palisade.node.local_layout import BASE_PORT_MAX, BASE_PORT_MIN, NODES_MAX
 )
 @click.option("--demo/--no-demo", default=True, help="Load the demo catalog at the first start.  [default: demo]")
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="TOML file with options of palisade node, for every node."
+    "--config", type=GivenPath(path_type=Path), help="TOML file with options of palisade node, for every node."
 )
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Format of the nodes' log lines.  [default: text]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event, in the shapes of docs/cli.md.")

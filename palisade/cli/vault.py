@@ -16,6 +16,8 @@ from palisade.base.counted import counted
 from palisade.base.durable_files import replacing
 from palisade.base.network_reason import reason_of
 from palisade.base.new_file import why_not_made
+from palisade.cli.given_path import GivenPath
+from palisade.cli.options import FILE
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def vault() -> None:
 
 def vault_options(command: Command) -> Command:
     """Passes the session and the folder of the vault to the command."""
-    folder = click.Path(path_type=Path)
+    folder = GivenPath(path_type=Path)
 
     def with_session(data_dir: Path, as_json: bool, **options: Any) -> None:
         session = CliSession([], 0.0, as_json)
@@ -115,7 +117,7 @@ def verify(session: CliSession, path: Path) -> None:
 
 
 @vault.command("export")
-@click.argument("file")
+@click.argument("file", type=FILE)
 @click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
 @vault_options
 def export(session: CliSession, path: Path, file: str, overwrite: bool) -> None:

@@ -44,11 +44,32 @@ JOURNAL = ("--copies", NOWHERE, "--timeout", "3600", "x")
         (("journal", "append", "--role", "", *JOURNAL), "'--role': invalid name '': use 1 to 64 of A-Z"),
         (("activation", "show", ""), "'ROLE': invalid name '': use 1 to 64 of A-Z"),
         (("activation", "show", "orders", "--copy", ""), f"'--copy': {EMPTY}"),
+        (("backup", ""), "'FILE': is empty; give a file name"),
+        (("backup", "", "--verify"), "'FILE': is empty; give a file name"),
+        (("restore", "", "--data-dir", "d"), "'FILE': is empty; give a file name"),
+        (("restore", "f", "--data-dir", ""), "'--data-dir': is empty; give a path"),
+        (("recover-quorum", "--data-dir", ""), "'--data-dir': is empty; give a path"),
+        (("recovery", "--data-dir", ""), "'--data-dir': is empty; give a path"),
+        (("load", ""), "'WHAT': is empty; give flights or a file name"),
+        (("load", "flights", "--data", ""), "'--data': is empty; give a path"),
+        (("put", "k", "--file", ""), "'--file' / '-f': is empty; give a path"),
+        (("txn", ""), "'[FILE]': is empty; give a path"),
+        (("segments", "publish", "s", ""), "'FILE': is empty; give a path"),
+        (("segments", "realtime", "append", "s", "", *DAY, "--column", "id:int"), "'FILE': is empty; give a path"),
+        (("vault", "export", "", "--data-dir", "d"), "'FILE': is empty; give a file name"),
+        (("vault", "inspect", "--data-dir", ""), "'--data-dir': is empty; give a path"),
+        (("up", "--data-dir", ""), "'--data-dir': is empty; give a path"),
+        (("up", "--config", ""), "'--config': is empty; give a path"),
+        (("login", "--user", "u", "--token-file", ""), "'--token-file': is empty; give a path"),
+        (("journal", "serve", "--role", "r", "--name", "a", "--dir", ""), "'--dir': is empty; give a path"),
+        (("activation", "force", "r", "--copy", ""), "'--copy': is empty; give a path"),
+        (("man", ""), "'DIRECTORY': is empty; give a path"),
     ],
 )
 def test_empty_value_is_refused_before_anything_is_sent(arguments: tuple[str, ...], text: str) -> None:
     """It counted as an option that was not given: with an unset variable of a script, `member transfer ""` moved the
     leadership, `set-replicas s 0 --from "" --to ""` changed all segments, and `query count ""` ended with a traceback.
+    An empty path was the current folder: `backup ""` was refused with `. is a folder`.
     """
     result = invoke(*arguments)
     assert (result.exit_code, text in result.stderr) == (2, True), result.output
