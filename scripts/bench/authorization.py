@@ -2,11 +2,13 @@
 
     scripts/bench/run authorization [--rounds N] [--seconds N] [--data-dir D] [--keep D] [--no-keep]
 
-One machine, one run, three nodes on loopback, fsync on, wrk with one thread and 64 connections. A round measures a
-cluster without and one with authorization, one after the other, each on an empty folder. With authorization on, a user
-with the rights read and write on the keys has signed in, and each request carries its token. Puts go to the leader, and
-fenced reads to a node that does not lead and has one processor to itself. Thresholds: issue 15, section 1. Exit codes:
-0 every threshold is met, 1 one is not, 2 it could not be measured.
+One machine, one run, three nodes on loopback, fsync on, wrk with one thread and 64 connections. A round starts a
+cluster without and one with authorization, each on an empty folder, and measures them in turns of one second, so that
+both have the same share of a machine whose speed changes; the one that is not measured is idle. A process keeps the
+speed it has from its start (by up to 10 %), hence several rounds. With authorization on, a user with the rights read
+and write on the keys has signed in, and each request carries its token. Puts go to the leader, and fenced reads to a
+node that does not lead and has one processor to itself. Thresholds: issue 15, section 1. Exit codes: 0 every threshold
+is met, 1 one is not, 2 it could not be measured.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import secrets
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +32,60 @@ from harness.wrk import LoadFailed
 
 PLAIN = "plain/"
 PUTS, PUT_P50_MS, READS = "puts_64_per_s", "put_1_p50_ms", "fenced_reads_64_per_s"
-WARM_UP_S = 2.0
+WARM_UP_S, TURN_S = 2.0, 1.0
 CONNECTIONS = 64
 PUTS_KEPT, READS_KEPT = Threshold(at_least=0.85), Threshold(at_least=0.9)
 
 
-async def measure(cluster: FencedCluster, seconds: float) -> dict[str, float]:
-    """Step -> figure, of one start of one cluster."""
-    async with cluster:
-        await cluster.make_strict()
-        leader = await cluster.leader()
-        other = (leader + 1) % len(cluster.urls)
-        await cluster.puts(leader, PLAIN, CONNECTIONS, WARM_UP_S)
-        one = await cluster.puts(leader, PLAIN, 1, seconds)
-        many = await cluster.puts(leader, PLAIN, CONNECTIONS, seconds)
-        await cluster.puts(leader, STRICT, CONNECTIONS, WARM_UP_S)
+class Measured:
+    """One start of one cluster. `beside`: the one that is measured in turns with it."""
+
+    def __init__(self, cluster: FencedCluster, beside: FencedCluster) -> None:
+        self.cluster = cluster
+        self._beside = [process.pid for process in beside.processes]
+
+    async def prepare(self) -> None:
+        await self.cluster.make_strict()
+        self.leader = await self.cluster.leader()
+        self._reader = (self.leader + 1) % len(self.cluster.urls)
+        await self.cluster.puts(self.leader, PLAIN, CONNECTIONS, WARM_UP_S)
+        await self.cluster.puts(self.leader, STRICT, CONNECTIONS, WARM_UP_S)
+        await self.reads(WARM_UP_S)
+
+    async def one_put(self, seconds: float) -> float:
+        return (await self.cluster.puts(self.leader, PLAIN, 1, seconds)).p50_ms
+
+    async def puts(self, seconds: float) -> float:
+        return (await self.cluster.puts(self.leader, PLAIN, CONNECTIONS, seconds)).per_s
+
+    async def reads(self, seconds: float) -> float:
         key = f"{STRICT}{0:08d}"
-        await cluster.fenced_reads(other, key, CONNECTIONS, WARM_UP_S)
-        reads = await cluster.fenced_reads(other, key, CONNECTIONS, seconds)
-        if await cluster.leader() != leader:
+        return (await self.cluster.fenced_reads(self._reader, key, CONNECTIONS, seconds, self._beside)).per_s
+
+    async def check(self) -> None:
+        if await self.cluster.leader() != self.leader:
             raise LoadFailed("the leader changed during the run: measure on a quieter machine")
-        return {PUT_P50_MS: one.p50_ms, PUTS: many.per_s, READS: reads.per_s}
+
+
+STEPS = {PUT_P50_MS: Measured.one_put, PUTS: Measured.puts, READS: Measured.reads}
+
+
+async def measure(folder: Path, turns: int) -> dict[str, list[dict[str, float]]]:
+    """Name of the cluster -> step -> figure, for each turn."""
+    async with AsyncExitStack() as running:
+        off = await running.enter_async_context(FencedCluster(folder / "off"))
+        on = await running.enter_async_context(SignedIn(folder / "on", secrets.token_hex(16)))
+        measured = {"off": Measured(off, beside=on), "on": Measured(on, beside=off)}
+        for each in measured.values():
+            await each.prepare()
+        found: dict[str, list[dict[str, float]]] = {name: [{} for _ in range(turns)] for name in measured}
+        for step, figure in STEPS.items():
+            for turn in range(turns):
+                for name, each in measured.items():
+                    found[name][turn][step] = await figure(each, TURN_S)
+        for each in measured.values():
+            await each.check()
+        return found
 
 
 def judged(off: dict[str, float], on: dict[str, float]) -> list[Line]:
@@ -65,27 +101,25 @@ def judged(off: dict[str, float], on: dict[str, float]) -> list[Line]:
 
 
 async def run(options: argparse.Namespace) -> tuple[list[Line], dict[str, Any]]:
-    rounds: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
+    turns: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
     with tempfile.TemporaryDirectory(prefix="palisade-bench-", dir=options.data_dir) as temporary:
         folder = Path(temporary)
-        content: dict[str, Any] = {"machine": surroundings(folder), "seconds_per_step": options.seconds}
+        content: dict[str, Any] = {"machine": surroundings(folder), "turns_per_round": options.seconds}
         for number in range(1, options.rounds + 1):
-            for name in rounds:
-                with tempfile.TemporaryDirectory(dir=folder) as own:
-                    place = Path(own) / "palisade"
-                    cluster = SignedIn(place, secrets.token_hex(16)) if name == "on" else FencedCluster(place)
-                    figures = await measure(cluster, options.seconds)
-                rounds[name].append(figures)
-                shown = ", ".join(f"{step} {value:,.1f}" for step, value in figures.items())
+            with tempfile.TemporaryDirectory(dir=folder) as own:
+                figures = await measure(Path(own), options.seconds)
+            for name, found in figures.items():
+                turns[name] += found
+                shown = ", ".join(f"{step} {value:,.1f}" for step, value in medians(found).items())
                 print(f"round {number} of {options.rounds}, authorization {name}: {shown}", flush=True)
-    lines = judged(medians(rounds["off"]), medians(rounds["on"]))
-    return lines, content | {"result": [line.to_json() for line in lines], "rounds": rounds}
+    lines = judged(medians(turns["off"]), medians(turns["on"]))
+    return lines, content | {"result": [line.to_json() for line in lines], "turns": turns}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of each step")
+    parser.add_argument("--seconds", type=int, default=5, help="length of each step, per cluster")
     parser.add_argument("--data-dir", type=Path, help="where the nodes write; default: that for temporary files")
     parser.add_argument("--keep", type=Path, default=KEPT, help="where the JSON goes")
     parser.add_argument("--no-keep", action="store_true", help="write no JSON")
@@ -96,7 +130,7 @@ def main() -> int:
     except (ToolMissing, NotReady, ProcessEnded, LoadFailed, TimeoutError) as error:
         print(f"authorization: {error}", file=sys.stderr)
         return 2
-    show(f"medians of {options.rounds} rounds", lines)
+    show(f"medians of {options.rounds * options.seconds} turns", lines)
     if not options.no_keep:
         print(f"kept in {keep('authorization', options.keep, content)}")
     return 0 if all_pass(lines) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -54,12 +54,15 @@ class FencedCluster(Palisade):
             PUT, self.urls[number], file, connections=connections, duration_s=seconds, token=self.token
         )
 
-    async def fenced_reads(self, number: int, key: str, connections: int, seconds: float) -> HttpFigures:
-        """At that node, which has a processor to itself: wrk and the other nodes share the rest."""
+    async def fenced_reads(
+        self, number: int, key: str, connections: int, seconds: float, beside: Iterable[int] = ()
+    ) -> HttpFigures:
+        """At that node, which has a processor to itself: wrk, the other nodes and the processes `beside` share the
+        rest."""
         file = self.folder / "key-fenced"
         file.write_text(quote(key, safe="") + "\n", encoding="ascii")
         others = [process.pid for process in self.processes if process is not self.processes[number]]
-        with own_processor(self.processes[number].pid, others):
+        with own_processor(self.processes[number].pid, [*others, *beside]):
             return await run_wrk(
                 FENCED, self.urls[number], file, connections=connections, duration_s=seconds, token=self.token
             )
@@ -112,7 +115,7 @@ class SignedIn(FencedCluster):
         await self._do(f"/v1/catalog/operations/{operation}?wait_s=20", body)
 
     async def _do(self, path: str, body: dict[str, str]) -> Any:
-        found = await self.post(await self.leader(), path, body)
-        if found is None:
-            raise NotReady(f"POST {path} was refused")
-        return found
+        status, answer = await self._ask("POST", await self.leader(), path, body)
+        if status != 200:
+            raise NotReady(f"POST {path} was refused: {answer}")
+        return answer
