@@ -19,6 +19,7 @@ from palisade.base.address import Address
 from palisade.base.errors import ConfigError
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.cli.supervisor import first_user
+from palisade.cli.supervisor import up as up_module
 from palisade.cli.supervisor.child import Child
 from palisade.cli.supervisor.cluster import arguments
 from palisade.cli.supervisor.events import SupervisorEvent
@@ -26,6 +27,8 @@ from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_e
 from palisade.cli.supervisor.screen import ScreenLines
 from palisade.cli.supervisor.up import UpRefused, UpRequest, _wait_ready, check_ports, how_to_reach, opened, reasons_of
 from palisade.node.local_layout import Layout, check_same, layout_from_json
+from palisade.wire.auth_errors import PermissionDenied
+from palisade.wire.credentials import Credentials, Password, node_proof
 from tests.support.simulation import Simulation
 
 
@@ -221,6 +224,28 @@ async def test_cluster_without_a_user_is_reported_with_the_remedy(
     await first_user.check_first_user(Layout("c"), events.append)
     assert [event.name for event in events] == ["no-user"] * shown
     assert all("PALISADE_ROOT_PASSWORD_FILE" in event.text for event in events)
+
+
+DENIED = PermissionDenied("a join token does not grant write on palisade/segments")
+
+
+@pytest.mark.parametrize("shown", [None, node_proof("t"), Password("ada", "secret-8")])
+async def test_demo_catalog_without_a_user_is_reported_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, shown: Credentials | None
+) -> None:
+    """It was the refusal of the join token, a credential that the user of the command had not given for this."""
+    events: list[SupervisorEvent] = []
+
+    async def denied(*_: object) -> None:
+        raise DENIED
+
+    monkeypatch.setattr(up_module, "ensure_demo", denied)
+    await up_module._load_demo(Layout("c"), cast(Any, SimpleNamespace(show=events.append)), shown)
+    [event] = events
+    lacks = "authorization is on, and there are no credentials of a user to create it with: set PALISADE_USER and "
+    reason = str(DENIED) if isinstance(shown, Password) else lacks
+    assert event.text.startswith(f"the demo catalog is not complete: {reason}")
+    assert event.fields["reason"].startswith(reason)
 
 
 class SlowNodes:

@@ -33,8 +33,8 @@ from palisade.metastore.errors import MetastoreError
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.node.local_layout import BASE_PORT, NODES, Layout, check_same, layout_from_json
 from palisade.raftgroup.errors import DataDirectoryError, RaftError
-from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
-from palisade.wire.credentials import Credentials
+from palisade.wire.auth_errors import AuthorizationError, PermissionDenied, Unauthenticated
+from palisade.wire.credentials import Credentials, Password, Token
 
 LOCK = "LOCK"
 READY_POLL_S = 0.1
@@ -42,6 +42,10 @@ LOGS_AFTER_S = 15.0
 """After this time, the notice about nodes that are not ready points to their logs; a cluster is ready in 3 s."""
 STATUS_S = 1.0
 FIRST_USER_S = 10.0
+NO_CREDENTIALS = (
+    "authorization is on, and there are no credentials of a user to create it with: set PALISADE_USER and "
+    "PALISADE_PASSWORD_FILE, or PALISADE_TOKEN_FILE"
+)
 EXIT_STOPPED = 0
 EXIT_KILLED = 130
 WITHOUT_MAJORITY = (
@@ -331,5 +335,7 @@ async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials |
         endpoints = [str(member.stream) for member in layout.members()]
         await _signed_in(partial(ensure_demo, endpoints, screen.show, shown), FIRST_USER_S if shown else 0.0)
     except (DataSetError, MetastoreError, RaftError, AuthorizationError, OtherCluster, OSError) as error:
-        text = f"the demo catalog is not complete: {error}; the next start continues with it"
-        screen.show(SupervisorEvent("demo-failed", text, {"reason": str(error)}))
+        denied = isinstance(error, PermissionDenied | Unauthenticated)
+        reason = str(error) if not denied or isinstance(shown, Password | Token) else NO_CREDENTIALS
+        text = f"the demo catalog is not complete: {reason}; the next start continues with it"
+        screen.show(SupervisorEvent("demo-failed", text, {"reason": reason}))
