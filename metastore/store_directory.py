@@ -18,6 +18,7 @@ from pathlib import Path
 
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import sync_directory, write_synced
+from palisade.base.network_reason import reason_of
 from palisade.metastore.store_errors import StoreFailed
 
 
@@ -51,7 +52,7 @@ class StoreDirectory:
             self.sync()
         except OSError as error:
             raise StoreFailed(
-                f"a received snapshot cannot be marked complete: {error.strerror}. Make room on the disk, or make it "
+                f"a received snapshot cannot be marked complete: {reason_of(error)}. Make room on the disk, or make it "
                 "writable, and restart the node"
             ) from error
 

@@ -31,6 +31,7 @@ from typing import Any
 
 from palisade.base.frames import Encoder
 from palisade.base.log_rate_limit import LogLimit
+from palisade.base.network_reason import reason_of
 from palisade.base.recurring_line import RecurringLine
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.handshake import GROUP_KINDS
@@ -258,7 +259,7 @@ class TcpPeers:
             if error.errno == errno.EADDRINUSE:
                 why, remedy = "is in use", "stop the process that listens there, or give this node another peer port"
             else:
-                why, remedy = f"can't be used ({error.strerror or error})", "correct this node's peer address"
+                why, remedy = f"can't be used ({reason_of(error)})", "correct this node's peer address"
             raise CannotListen(f"peer port {port} of {host} {why}: {remedy}") from None
 
     def _dial_members(self) -> None:

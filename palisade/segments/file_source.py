@@ -11,6 +11,7 @@ import os
 import stat
 
 from palisade.base.file_url import BadFileUrl, path_of_url
+from palisade.base.network_reason import reason_of
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.segment import SegmentRecord
 from palisade.segments.names import SIZE_BYTES_MAX, Wanted, segment_named
@@ -38,7 +39,7 @@ class FileSource:
         except BadFileUrl as error:
             raise SourceFailed(f"{error}; nodes read file: URLs only") from None
         except OSError as error:
-            raise SourceFailed(error.strerror or type(error).__name__) from None
+            raise SourceFailed(reason_of(error)) from None
 
 
 def url_of(name: str, vault: Vault) -> str:

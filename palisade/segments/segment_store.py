@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from palisade.base.network_reason import reason_of
 from palisade.segments.names import SIZE_BYTES_MAX, TRASH, Wanted, checked_name
 from palisade.segments.verification import REMEMBERED, Verifier
 from palisade.wire.segment_errors import BadSegment, NoSuchSegment, NotFetched, NotRemoved
@@ -248,7 +249,7 @@ UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
 
 def why_not_written(error: OSError) -> str:
     """Without the name of the temporary file, so that a repeated error has the same text and is logged once."""
-    reason = error.strerror or str(error)
+    reason = reason_of(error)
     if error.errno in NO_ROOM:
         return f"no space left ({reason}); free disk space"
     return f"the write failed: {reason}; check the disk of the node"

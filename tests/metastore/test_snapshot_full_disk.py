@@ -21,7 +21,7 @@ def test_unwritable_complete_mark_is_a_store_failure(tmp_path: Path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(StoreFailed, match="No space left on device") as failed:
+        with pytest.raises(StoreFailed, match="complete: no space left on device") as failed:
             directory.mark_complete()
     directory.release()
     assert isinstance(failed.value.__cause__, OSError)

@@ -53,8 +53,8 @@ async def test_pipe_folder_missing_file_and_other_scheme_fail_with_the_reason(tm
     os.mkfifo(tmp_path / "pipe")
     for url, reason in [
         (f"file://{tmp_path}/pipe", "not a regular file"),
-        (f"file://{tmp_path}", "directory"),
-        (f"file://{tmp_path}/none", "No such file"),
+        (f"file://{tmp_path}", "is a directory"),
+        (f"file://{tmp_path}/none", "no such file or directory"),
         ("s3://bucket/day", "file: URLs only"),
         ("file://server/day", "file: URLs only"),
     ]:

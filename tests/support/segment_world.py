@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterable
 
 from palisade.segments.names import Wanted
@@ -84,7 +85,7 @@ class SimulatedDisk:
 
     def _refuse_if_read_only(self, file: str) -> None:
         if self.files.read_only:
-            raise OSError(errno.EROFS, "read-only file system", file)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), file)
 
     def _refuse(self, file: str) -> None:
         self._refuse_if_read_only(file)

@@ -92,7 +92,8 @@ async def test_port_in_use_is_named_with_the_remedy(start: Start) -> None:
 
 async def test_foreign_address_cannot_be_listened_on() -> None:
     peers = TcpPeers("203.0.113.7:7501", random.Random(1))
-    with pytest.raises(CannotListen, match="correct this node's peer address"):
+    reason = r"203.0.113.7 can't be used \(cannot assign requested address\): correct this node's peer address$"
+    with pytest.raises(CannotListen, match=reason):
         await peers.start(Recorder("n1"))
 
 
