@@ -42,6 +42,12 @@ def node_credentials(environ: Mapping[str, str]) -> Credentials | None:
     return node_proof(join_token) if join_token else None
 
 
+def prompts_for_password(environ: Mapping[str, str]) -> bool:
+    """Whether `password_of` asks on the terminal."""
+    given = environ.get("PALISADE_PASSWORD") or environ.get("PALISADE_PASSWORD_FILE")
+    return not given and sys.stdin.isatty()
+
+
 def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> str:
     """Raises click.UsageError if there is no password and no terminal for a prompt."""
     if environ.get("PALISADE_PASSWORD"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import click
 
 from palisade.base.durable_files import publish, sync_file
-from palisade.base.http_request import NoAnswer
-from palisade.base.network_reason import reason_of
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.network_reason import NO_ANSWER, reason_of
 from palisade.base.new_file import why_not_made
-from palisade.cli.credentials import password_of, token_file_text
+from palisade.cli.cluster_check import ASK_S, answers_of, cluster_at_stream
+from palisade.cli.credentials import password_of, prompts_for_password, token_file_text
 from palisade.cli.given_path import GivenPath
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WholeNumber
@@ -52,6 +54,8 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     reason = None if token_file is None else why_not_made(Path(token_file), overwrite=True)
     if reason is not None:
         session.fail(Failure(REFUSED, "not-written", reason, False))
+    if prompts_for_password(os.environ) and not session.up_runs:
+        require_a_node(session, at)
     shown = Password(user, password_of(user, os.environ))
     addresses = [at] if at is not None else member_addresses(session, shown)
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}
@@ -65,6 +69,31 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
         session.fail(Failure(REFUSED, "not-written", f"signed in, but {not_writable(token_file, error)}", False))
     shape = {name: found[name] for name in ("user", "expires_ms", "cluster_id") if name in found}
     session.answer({**shape, "token_file": token_file}, f"signed in as {user} for {ttl_s} s: --token-file {token_file}")
+
+
+def require_a_node(session: CliSession, at: str | None) -> None:
+    """Fails if no node answers, before the user types a password. The requests have no credentials."""
+    ask_s = min(ASK_S, session.deadline_s)
+
+    async def reach_http(address: str) -> None:
+        async with HttpRequests(timeout_s=ask_s) as requests:
+            await requests.json(address, "/v1/login")
+
+    async def reach_streams(silent: dict[str, str]) -> list[str | BaseException]:
+        async with session.notice_of_check(silent):
+            return await answers_of([asyncio.wait_for(cluster_at_stream(each), ask_s) for each in session.endpoints])
+
+    if at is not None:
+        run_or_fail(session, reach_http(at), at)
+        return
+    answers = session.run(reach_streams(dict.fromkeys(session.endpoints, NO_ANSWER)))
+    reasons = {
+        each: reason_of(answer)
+        for each, answer in zip(session.endpoints, answers, strict=True)
+        if isinstance(answer, OSError)
+    }
+    if len(reasons) == len(answers):
+        session.unreachable(reasons)
 
 
 def not_writable(path: str, error: OSError) -> str:

@@ -31,8 +31,8 @@ TOKEN = "pt1.a-secret.b"
 PASSWORD = {"PALISADE_USER": "alice", "PALISADE_PASSWORD": "alices password"}
 
 
-def invoke(*arguments: str, **environ: str) -> Result:
-    return CliRunner().invoke(main, arguments, env=environ)
+def invoke(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin, env=environ)
 
 
 def formatted(folder: Path, base_port: int) -> None:
@@ -126,6 +126,29 @@ def test_login_asks_the_cluster_of_the_variable(node: CliNode) -> None:
 def test_login_with_at_asks_that_node(node: CliNode) -> None:
     result = invoke("login", "--at", node.http, PALISADE_ENDPOINTS="127.0.0.1:9", **PASSWORD)
     assert "authorization is off" in result.stderr
+
+
+@pytest.mark.parametrize("place", ["--endpoints", "--at"])
+def test_login_reports_that_no_node_answers_before_it_asks_for_the_password(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    result = invoke("login", "--user", "ada", place, "127.0.0.1:9", "--timeout", "0.5", stdin="secret\n")
+    assert (result.exit_code, "password of" in result.output) == (3, False), result.output
+    assert "127.0.0.1:9" in result.stderr
+
+
+def test_probe_before_the_prompt_has_no_credentials(node: CliNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that answers it is asked with the password, which follows."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    for place in (("--endpoints", node.endpoint), ("--at", node.http)):
+        result = invoke("login", "--user", "ada", *place, stdin="secret\n")
+        assert "password of ada" in result.output
+        assert "authorization is off" in result.stderr
+    with listener() as (address, received):
+        invoke("login", "--user", "ada", "--at", address, "--timeout", "0.5", stdin="secret\n")
+    assert received.startswith(b"GET /v1/login ")
+    assert b"Authorization" not in received
 
 
 # Stored tokens.
