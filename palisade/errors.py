@@ -111,6 +111,7 @@ from palisade.wire.segment_errors import (
     RealtimeOpening,
     RealtimeRefused,
     SegmentsUnavailable,
+    UnknownSegment,
 )
 
 __all__ = [
@@ -203,6 +204,7 @@ __all__ = [
     "TooManyPins",
     "Unauthenticated",
     "Unavailable",
+    "UnknownSegment",
     "ValueTooLarge",
     "VaultDamaged",
     "VaultError",

@@ -23,7 +23,7 @@ from palisade.segments.segment_views import answer_view, names, state_view
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 from palisade.service.segment_writes import write_segments
-from palisade.wire.segment_errors import BrokerNotSynced, NoSuchSegment
+from palisade.wire.segment_errors import BrokerNotSynced, UnknownSegment
 
 LIMIT_MAX = 100_000
 
@@ -71,12 +71,12 @@ class SegmentLookups:
         return {"revision": revision, "data_source": name, "count": len(states), "segments": shapes}
 
     async def one(self, name: str) -> dict[str, Any]:
-        """Shape `SegmentState`. Raises NoSuchSegment."""
+        """Shape `SegmentState`. Raises UnknownSegment."""
         segment = parse_segment(name)
         revision, state = await self.broker.segment(segment)
         if state is not None:
             return {"revision": revision, **state_view(state)}
-        raise NoSuchSegment(
+        raise UnknownSegment(
             f"there is no segment {segment} at revision {revision}: palisade segments list {segment.data_source} "
             "shows those that exist"
         )

@@ -15,7 +15,7 @@ from palisade.catalog.realtime import GIVEN_UP, GiveUp, given_up
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.client.publishing import PublishingStore, unchanged_record
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
-from palisade.wire.segment_errors import NoSuchSegment, PublicationOvertaken
+from palisade.wire.segment_errors import PublicationOvertaken, UnknownSegment
 
 ATTEMPTS = 5
 
@@ -43,12 +43,13 @@ def before_close(found: Mapping[str, Any]) -> str | Closed:
 async def give_up(store: PublishingStore, segment: Segment, by: str, reason: str, at_ms: int) -> GiveUp:
     """Lookups list it as not served from now on. `at_ms`: wall time, for the audit record.
 
-    Raises NoSuchSegment, NotAllowed: it does not grow, or its ingester serves it; BadField, PublicationOvertaken.
+    Raises UnknownSegment, NotAllowed: it does not grow, or its ingester serves it; BadField, PublicationOvertaken.
     """
     for _ in range(ATTEMPTS):
         stored = (await store.range(segment.key)).kvs
         if not stored:
-            raise NoSuchSegment(f"there is no segment {segment}: palisade segments realtime list shows those that grow")
+            text = f"there is no segment {segment}: palisade segments realtime list shows those that grow"
+            raise UnknownSegment(text)
         record = SegmentRecord.from_bytes(segment.key, stored[0].value)
         after, audit = given_up(record, by, reason, at_ms)
         announcement = segment.announcement_key(record.ingester)

@@ -233,8 +233,7 @@ class SegmentsApi(ABC):
         return (await self.realtime_closed(segment, timeout_s)).rows
 
     async def realtime_closed(self, segment: str, timeout_s: float = 30.0) -> Closed:
-        """As `realtime_close`. Raises NotAllowed, SegmentError without retry if there is no such segment, and as
-        `RealtimeWriter.close`."""
+        """As `realtime_close`. Raises NotAllowed, UnknownSegment, and as `RealtimeWriter.close`."""
         found = await self._before_close(segment)
         if isinstance(found, Closed):
             return found
@@ -249,10 +248,7 @@ class SegmentsApi(ABC):
             await writer.release()
 
     async def _before_close(self, segment: str) -> str | Closed:
-        try:
-            return before_close(await self.segment(segment))
-        except NoSuchSegment as error:
-            raise SegmentError(str(error)) from None
+        return before_close(await self.segment(segment))
 
     def realtime(
         self,

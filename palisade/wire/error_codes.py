@@ -195,6 +195,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     topology.AlreadyInitialized: ErrorRow(409, "The cluster is already initialized", Grpc.FAILED_PRECONDITION, None),
     topology.JoinLater: ErrorRow(503, "The node cannot join yet", _DOWN, None),
     segment_errors.NoSuchSegment: ErrorRow(404, "Segment not on this node", Grpc.NOT_FOUND, None),
+    segment_errors.UnknownSegment: ErrorRow(404, "No such segment", Grpc.NOT_FOUND, None),
     segment_errors.NoRows: ErrorRow(409, "No rows in the segment", _STATE, None),
     segment_errors.SegmentsUnavailable: ErrorRow(503, "Segments have no server", _DOWN, None),
     segment_errors.BrokerNotSynced: ErrorRow(503, "The segments are not read yet", _DOWN, None),

@@ -31,6 +31,12 @@ class NoSuchSegment(SegmentError):
     retry = True
 
 
+class UnknownSegment(SegmentError):
+    """The cluster has no record of the segment."""
+
+    code = "unknown-segment"
+
+
 class NoRows(SegmentError):
     """The segment is no Parquet file, so its rows cannot be counted."""
 

@@ -82,7 +82,7 @@ async def test_segments_are_listed_with_their_states(http: ClientSession, servic
     fits(found, "SegmentState")
     assert (status, found["rows"], found["nodes"]) == (200, 842, ["n1"])
     status, problem = await call(http, "GET", f"/v1/segments/{name(9)}")
-    assert (status, problem["code"]) == (404, "no-such-segment")
+    assert (status, problem["code"]) == (404, "unknown-segment")
 
 
 @pytest.mark.usefixtures("published")

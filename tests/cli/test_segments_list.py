@@ -19,6 +19,7 @@ from palisade.cli.main import main
 from palisade.cli.session import CliSession
 from palisade.client import Client
 from palisade.segments.view import HEADER, node_summary, summary_row
+from palisade.wire.segment_errors import UnknownSegment
 from tests.support.cli_node import cli_node
 from tests.support.segment_names import segment
 
@@ -50,6 +51,17 @@ def test_show_has_no_size_and_digest_of_a_growing_segment(monkeypatch: pytest.Mo
     assert [shown[name] for name in ("rows", "size_bytes", "digest")] == ["-"] * 3
     lines = output(f"segments show {segment(2)}", shape(PUBLISHED), monkeypatch).splitlines()
     assert dict(line.split(maxsplit=1) for line in lines)["rows"] == "5"
+
+
+def test_unknown_segment_ends_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with exit code 3 and "retry", as if another node could have it (issue 16)."""
+    refused = AsyncMock(side_effect=UnknownSegment("there is no segment"))
+    monkeypatch.setattr(Client, "segment", refused)
+    with cli_node() as node:
+        done = CliRunner().invoke(main, f"segments show {segment(1)} --json --endpoints {node.endpoint}".split())
+    assert done.exit_code == 1
+    error = json.loads(done.stderr)["error"]
+    assert (error["code"], error["retry"]) == ("unknown-segment", False)
 
 
 def node_row(assigned: int, **found: Any) -> dict[str, str]:

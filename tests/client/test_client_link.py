@@ -34,7 +34,7 @@ async def test_node_is_reported_as_silent_half_a_second_after_a_ping_without_res
     link = ClientConnection(asyncio.get_running_loop(), lambda kind, body: None)
     transport = FakeTransport()
     link.connection_made(transport)
-    began = link.last_heard
+    began = link.last_heard = 64.0  # so that the sums below have no rounding error at their limits
 
     def look(after_s: float, *, awaited: bool = True) -> tuple[int, str | None, bool]:
         dead = link.is_dead(began + after_s, awaited=awaited)
@@ -51,7 +51,7 @@ async def test_node_is_reported_as_silent_half_a_second_after_a_ping_without_res
 async def test_response_to_a_ping_ends_the_silence() -> None:
     link = ClientConnection(asyncio.get_running_loop(), lambda kind, body: None)
     link.connection_made(FakeTransport())
-    began = link.last_heard
+    began = link.last_heard = 64.0  # so that the sums below have no rounding error at their limits
     link.is_dead(began + 1.0, awaited=True)
     assert link.silence(began + 2.0) == "has sent nothing for 2.0 s"
     link.last_heard = began + 2.1
@@ -63,7 +63,7 @@ async def test_client_that_was_paused_itself_gives_the_node_time_to_respond() ->
     """Its own event loop was blocked for a minute: what the node sent meanwhile has not been read yet."""
     link = ClientConnection(asyncio.get_running_loop(), lambda kind, body: None)
     link.connection_made(FakeTransport())
-    began = link.last_heard
+    began = link.last_heard = 64.0  # so that the sums below have no rounding error at their limits
     assert [link.is_dead(began + after_s, awaited=True) for after_s in (60.0, 60.1, 63.9)] == [False] * 3
     assert link.silence(began + 60.1) is None
     link.last_heard = began + 63.95

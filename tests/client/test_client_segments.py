@@ -13,7 +13,7 @@ from palisade.metastore.requests import Put
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 from palisade.vault.errors import Fenced, Pending
-from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, NoSuchSegment, SegmentsUnavailable
+from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable, UnknownSegment
 from tests.api.test_http_segments import DAY, NEXT, loaded
 from tests.support.segment_names import name, segment
 
@@ -40,7 +40,7 @@ async def test_program_publishes_looks_up_and_changes_segments(client: Client, s
     assert (await client.segments_list())["data_sources"] == ["flights"]
     assert [each["state"] for each in (await client.segments_list("flights"))["segments"]] == ["unused", "unserved"]
     assert (await client.segment(name(2)))["replicas"] == 0
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(UnknownSegment):
         await client.segment(name(9))
 
 

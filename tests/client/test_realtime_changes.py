@@ -17,7 +17,7 @@ from palisade.client.record_choice import everything, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 from palisade.metastore.results import RangeResult, TxnResult
-from palisade.wire.segment_errors import NoSuchSegment
+from palisade.wire.segment_errors import UnknownSegment
 from tests.support.meta_driver import Driver
 
 DAY = Interval(0, 4)
@@ -101,7 +101,7 @@ async def test_published_segment_has_nothing_to_give_up(store: OneStore) -> None
 
 async def test_segment_that_does_not_exist_is_not_given_up(store: OneStore) -> None:
     record = opening(Manifest("sales"), {}, DAY, "n4", 1)[1]
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(UnknownSegment):
         await give_up(store, record.segment, "ann", "lost", 7)
 
 
