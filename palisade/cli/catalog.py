@@ -96,7 +96,7 @@ def request_of(kind: OperationKind, given: dict[str, Any]) -> dict[str, Any]:
 def parts_of(text: str, names: tuple[str, ...]) -> dict[str, str]:
     parts = text.split(":")
     if not 2 <= len(parts) <= len(names):
-        raise click.UsageError(f"{text!r} is not {':'.join(names[:2])}[:{':'.join(names[2:])}]")
+        raise click.UsageError(f"{text!r:.60} is not {':'.join(names[:2])}[:{':'.join(names[2:])}]")
     return {name: part for name, part in zip(names, parts, strict=False) if part}
 
 

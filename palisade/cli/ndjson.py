@@ -42,7 +42,7 @@ def read_entry(content: Any) -> CatalogEntry:
     if not isinstance(content, Mapping):
         raise ValueError(f"is not an object such as {EXAMPLE}")
     if unknown := sorted(set(content) - FIELDS):
-        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(FIELDS))}")
+        raise ValueError(f"unknown field {unknown[0]!r:.60}; known are {', '.join(sorted(FIELDS))}")
     if not isinstance(content.get("key", ""), str):
         raise ValueError("key is not a string")
     key = field_bytes(content, "key")

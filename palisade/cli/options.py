@@ -68,9 +68,9 @@ def read_lease(text: str) -> int:
     try:
         number = int(text, 0)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not the number of a lease; see 'palisade lease list'") from None
+        raise click.BadParameter(f"{text!r:.60} is not the number of a lease; see 'palisade lease list'") from None
     if not 0 < number < 1 << 63:
-        raise click.BadParameter(f"{text} is out of range; give 1 to {(1 << 63) - 1}")
+        raise click.BadParameter(f"{text:.60} is out of range; give 1 to {(1 << 63) - 1}")
     return number
 
 

@@ -18,6 +18,9 @@ from palisade.metastore.requests import Txn
 from palisade.metastore.results import DeleteRangeResult, PutResult, RangeResult, TxnResult
 from palisade.wire import json_results as shapes
 
+CHARACTERS_MAX = 256 * 1024 * 1024
+"""Of FILE: twice the largest value of --limit-request-bytes."""
+
 
 @click.command()
 @click.argument("file", type=InputFile("r", encoding="utf-8", errors="surrogateescape"), default="-")
@@ -55,7 +58,7 @@ def txn(session: CliSession, file: Any) -> None:
     """
     try:
         old: set[str] = set()
-        request = parse_txn(file.read(), old)
+        request = parse_txn(bounded(file), old)
     except FormError as error:
         raise click.UsageError(f"{getattr(file, 'name', 'standard input')}: {error}") from None
     if not session.as_json:
@@ -63,6 +66,14 @@ def txn(session: CliSession, file: Any) -> None:
             click.echo(f"palisade: {note(name, OLD_SECTIONS[name])}", err=True)
     result = session.call(lambda client: client.txn(request.compare, request.success, request.failure))
     session.answer(shapes.txn_shape(result), "\n".join(lines_of(result)))
+
+
+def bounded(file: Any) -> str:
+    """The text of the file. Raises FormError before it fills the memory."""
+    text: str = file.read(CHARACTERS_MAX + 1)
+    if len(text) > CHARACTERS_MAX:
+        raise FormError(f"has more than {CHARACTERS_MAX} characters, which no cluster accepts in one request; split it")
+    return text
 
 
 def parse_txn(text: str, old: set[str] | None = None) -> Txn:

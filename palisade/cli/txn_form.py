@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from palisade.cli.printing import shorten
 from palisade.metastore.command_codec import INT_MAX, INT_MIN
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 
@@ -26,9 +27,9 @@ class FormError(ValueError):
 
 def compare(target: str, key: bytes, relation: str, operand: Any, range_end: bytes) -> Compare:
     if target not in TARGETS:
-        raise FormError(f"{target!r} is not one of {', '.join(TARGETS)}")
+        raise FormError(f"{quoted(target)} is not one of {', '.join(TARGETS)}")
     if relation not in RELATIONS:
-        raise FormError(f"{relation!r} is not one of {' '.join(RELATIONS)}")
+        raise FormError(f"{quoted(relation)} is not one of {' '.join(RELATIONS)}")
     if TARGETS[target] is CompareTarget.VALUE:
         value: int | bytes = operand if isinstance(operand, bytes) else key_bytes(str(operand))
     else:
@@ -42,7 +43,7 @@ def number(name: str, value: Any) -> int:
             raise ValueError
         found = int(value, 16) if isinstance(value, str) and value.startswith("0x") else int(value)
     except (TypeError, ValueError):
-        raise FormError(f"{name} {value!r} is not a whole number") from None
+        raise FormError(f"{name} {quoted(value)} is not a whole number") from None
     if not INT_MIN <= found <= INT_MAX:
         raise FormError(f"{name} {value!s:.60} does not fit in 64 bits")
     return found
@@ -50,3 +51,8 @@ def number(name: str, value: Any) -> int:
 
 def key_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+def quoted(value: Any) -> str:
+    """For an error: the whole value may be as long as the file."""
+    return repr(shorten(value)) if isinstance(value, str) else shorten(repr(value))

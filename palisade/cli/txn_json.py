@@ -16,7 +16,7 @@ from typing import Any
 
 from palisade.base.content import from_base64
 from palisade.base.network_reason import reason_of
-from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number
+from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number, quoted
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 
 KEY_FIELDS = {"key", "key_base64"}
@@ -92,14 +92,14 @@ def _json_operation(content: Any, place: str) -> Operation:
         fields = _fields(inner, place, KEY_FIELDS | {"prefix", "limit"})
         key = _json_bytes(fields, "key", place)
         return Range(key, _json_end(fields, key, place), limit=number("limit", fields.get("limit", 0)))
-    raise FormError(f"{place}: {name!r} is not one of put, delete, range, txn")
+    raise FormError(f"{place}: {quoted(name)} is not one of put, delete, range, txn")
 
 
 def _fields(content: Any, place: str, known: set[str]) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise FormError(f"{place}: is not an object")
     if unknown := sorted(set(content) - known):
-        raise FormError(f"{place}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise FormError(f"{place}: unknown field {quoted(unknown[0])}; known are {', '.join(sorted(known))}")
     return content
 
 

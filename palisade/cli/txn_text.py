@@ -16,10 +16,10 @@ comment. then and else are old names of success and failure. Nested transactions
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number
+from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number, quoted
+from palisade.cli.txn_words import words_of
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 
 
@@ -29,7 +29,7 @@ def parse_text(text: str, old: set[str]) -> Txn:
     section = None
     for line_number, line in enumerate(text.splitlines(), 1):
         try:
-            words = shlex.split(line, comments=True)
+            words = words_of(line)
             if len(words) == 1 and OLD_SECTIONS.get(words[0], words[0]) in SECTIONS:
                 section = OLD_SECTIONS.get(words[0], words[0])
                 old |= {words[0]} & OLD_SECTIONS.keys()
@@ -39,7 +39,7 @@ def parse_text(text: str, old: set[str]) -> Txn:
                 sections[section].append(words)
                 _check_line(section, words)
         except ValueError as error:
-            raise FormError(f"line {line_number}: {line.strip()!r}: {error}") from None
+            raise FormError(f"line {line_number}: {quoted(line.strip())}: {error}") from None
     if not any(sections.values()):
         raise FormError("the transaction is empty; 'palisade txn --help' shows an example")
     return Txn(

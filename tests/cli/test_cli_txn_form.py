@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
+import random
+import shlex
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from palisade.cli.txn import lines_of, parse_txn
+from palisade.cli.ndjson import LineError, read_entries
+from palisade.cli.txn import bounded, lines_of, parse_txn
 from palisade.cli.txn_form import FormError
+from palisade.cli.txn_words import words_of
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from palisade.metastore.results import KeyValue, PutResult, RangeResult, TxnResult
 
@@ -116,3 +125,72 @@ def test_output_has_the_branch_and_every_operation() -> None:
         "    /leader\tn2",
         "    success (every compare held), revision 7",
     ]
+
+
+def words_or_error(split: Callable[[str], list[str]], line: str) -> list[str] | str:
+    try:
+        return split(line)
+    except ValueError:
+        return "error"
+
+
+def test_words_are_those_of_a_shell() -> None:
+    rng = random.Random(7)
+    for _ in range(20_000):
+        line = "".join(rng.choices("ab \t#'\"\\\\\u00a0", k=rng.randrange(12)))
+        expected = words_or_error(lambda text: shlex.split(text, comments=True), line)
+        assert words_or_error(words_of, line) == expected, line
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"', '"\\"', "\\"])
+def test_time_of_a_long_line_does_not_grow_with_its_square(quote: str) -> None:
+    """A value of 500 KB took 4 s, and a bad line of 5 MB more than 35 s."""
+    took = []
+    for size in (200_000, 1_600_000):
+        begun = time.process_time()
+        parse_txn(f"success\n put /a {quote}{'x' * size}{quote[:1].strip(chr(92))}")
+        took.append(time.process_time() - begun)
+    assert took[1] < 1 + 24 * took[0], "8 times the length, with a margin"
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LONG,
+        f"success\n {LONG}",
+        f"success\n put /a '{LONG}",
+        f"compare\n {LONG} /a = 0",
+        f"compare\n version /a {LONG} 0",
+        f"compare\n version /a = {LONG}",
+        f"compare\n version /a = 0x{'f' * 100_000}",
+        f"success\n put /a b lease={LONG}",
+        json.dumps({LONG: []}),
+        json.dumps({"success": [{LONG: {}}]}),
+        json.dumps({"compare": [{"key": "a", "target": LONG, "operand": 0}]}),
+        json.dumps({"compare": [{"key": "a", "target": "mod", "operand": [LONG]}]}),
+    ],
+)
+def test_error_of_a_long_text_is_short(text: str) -> None:
+    """The error repeated the whole line."""
+    with pytest.raises(FormError) as refusal:
+        parse_txn(text)
+    assert len(str(refusal.value)) < 300
+
+
+def test_error_of_a_long_field_of_an_entry_is_short() -> None:
+    with pytest.raises(LineError) as refusal:
+        read_entries([json.dumps({LONG: 1}).encode()])
+    assert len(str(refusal.value)) < 300
+
+
+def test_file_that_no_cluster_accepts_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = importlib.import_module("palisade.cli.txn")
+    monkeypatch.setattr(module, "CHARACTERS_MAX", 10)
+    assert bounded(io.StringIO("x" * 10)) == "x" * 10
+    file = io.StringIO("x" * 20)
+    with pytest.raises(FormError, match="has more than 10 characters"):
+        bounded(file)
+    assert file.tell() == 11
