@@ -129,6 +129,9 @@ def begin(
 
     async def first(client: Any, wait_s: float, timeout_s: float) -> Any:
         try:
+            for field in kind.fields:
+                if field.shape == "password":  # of a wrong length: the request may be larger than the cluster accepts
+                    field.read(fields.get(field.name), field.name)
             return await client.catalog_do(kind.name, fields, procedure=id_, wait_s=wait_s, timeout_s=timeout_s)
         except BadField as error:
             raise BadField(in_words_of_command(str(error), parameters, given)) from None

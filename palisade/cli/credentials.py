@@ -15,6 +15,7 @@ import click
 from palisade.base.input_file import ending_input
 from palisade.base.network_reason import reason_of
 from palisade.wire.credentials import Credentials, Password, StoredToken, Token, node_proof
+from palisade.wire.tokens import TOKEN_CHARACTERS_MAX
 
 META = "palisade.credentials"
 CLUSTER_LINE = "cluster-id: "
@@ -51,19 +52,32 @@ def prompts_for_password(environ: Mapping[str, str]) -> bool:
 def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> str:
     """Raises click.UsageError if there is no password and no terminal for a prompt."""
     if environ.get("PALISADE_PASSWORD"):
-        return environ["PALISADE_PASSWORD"]
-    if environ.get("PALISADE_PASSWORD_FILE"):
-        return text_in(environ["PALISADE_PASSWORD_FILE"], "password", "PALISADE_PASSWORD_FILE")
+        return possible_password(environ["PALISADE_PASSWORD"], "PALISADE_PASSWORD")
+    if path := environ.get("PALISADE_PASSWORD_FILE"):
+        variable = "PALISADE_PASSWORD_FILE"
+        return possible_password(text_in(path, "password", variable), file_named(path, "password", variable))
     if not ask or not sys.stdin.isatty():
         raise click.UsageError(f"no password for {user}: set PALISADE_PASSWORD or PALISADE_PASSWORD_FILE")
-    return str(click.prompt(f"password of {user}", hide_input=True, err=True))
+    return possible_password(str(click.prompt(f"password of {user}", hide_input=True, err=True)), "the password")
+
+
+def possible_password(text: str, named: str) -> str:
+    """Raises click.UsageError for a text that is longer than any password: a request with it may be too large."""
+    from palisade.catalog.passwords import LEAST, MOST
+
+    if len(text) > MOST:
+        raise click.UsageError(f"{named} has {len(text)} characters, allowed are {LEAST} to {MOST}")
+    return text
 
 
 def token_in(path: str, variable: str) -> Token:
     """The token in a file, and the cluster ID if its second line has one. `variable`: as in `text_in`."""
     first, _, second = text_in(path, "token", variable).partition("\n")
+    named = file_named(path, "token", variable)
+    if len(first) > TOKEN_CHARACTERS_MAX:
+        text = f"has {len(first)} characters in its first line, allowed are {TOKEN_CHARACTERS_MAX}"
+        raise click.UsageError(f"{named} {text}: write one with 'palisade login'")
     if not first.strip():
-        named = file_named(path, "token", variable)
         raise click.UsageError(f"{named} has an empty first line: write one with 'palisade login'")
     if second.startswith(CLUSTER_LINE):
         return StoredToken(first.rstrip("\r"), second.removeprefix(CLUSTER_LINE).strip(), path)

@@ -88,3 +88,35 @@ def test_login_refuses_a_token_file_that_has_no_folder(tmp_path: Path) -> None:
     assert (ended.exit_code, ended.output) == (
         1, f"palisade: there is no folder {file.parent}: create it, or give another file\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["user add x", "user passwd x", "catalog create-user x"])
+@pytest.mark.parametrize("characters", [5, 300, 5_000_000])
+def test_new_password_of_a_wrong_length_is_refused_with_the_allowed_length(
+    tmp_path: Path, command: str, characters: int
+) -> None:
+    """A file of 5 MB was refused because of the size of the request."""
+    file = tmp_path / "password"
+    file.write_text("x" * characters + "\n")
+    with cli_node() as node:
+        arguments = [*command.split(), "--password-file", str(file), "--endpoints", node.endpoint]
+        done = CliRunner().invoke(main, arguments)
+    named = "--password-file" if command.startswith("catalog") else "password"
+    text = f"palisade: {named}: has {characters} characters, allowed are 8 to 256\n"
+    assert (done.exit_code, done.stderr) == (1, text)
+
+
+@pytest.mark.parametrize("command", ["get /a", "login"])
+def test_password_or_token_of_a_wrong_length_is_not_sent(tmp_path: Path, command: str) -> None:
+    """The node refused the connection, without the reason."""
+    file = tmp_path / "secret"
+    file.write_text("x" * 5_000_000 + "\n")
+    arguments = [*command.split(), "--user", "alice", "--endpoints", "127.0.0.1:1"]
+    done = CliRunner().invoke(main, arguments, env={"PALISADE_PASSWORD_FILE": str(file)})
+    named = f"the password file {file} (from PALISADE_PASSWORD_FILE)"
+    assert done.exit_code == 2
+    assert f"palisade: {named} has 5000000 characters, allowed are 8 to 256" in done.stderr
+    with pytest.raises(click.UsageError, match="PALISADE_PASSWORD has 300 characters, allowed are 8 to 256"):
+        credentials_from("alice", None, {"PALISADE_PASSWORD": "x" * 300})
+    with pytest.raises(click.UsageError, match=f"the token file {file} has 5000000 characters in its first line"):
+        credentials_from(None, str(file), {})
