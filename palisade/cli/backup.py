@@ -113,7 +113,7 @@ def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd)
         f"{counted(header.keys, 'key')}, {end.size_bytes} bytes, complete and verified"
     )
     if file == STDOUT:
-        print(text, file=sys.stderr)
+        session.answer_beside_data(shape, text)
     else:
         session.answer(shape, text)
 

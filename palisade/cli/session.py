@@ -372,6 +372,10 @@ class CliSession:
         else:
             print(text)
 
+    def answer_beside_data(self, shape: Any, text: str) -> None:
+        """Prints the result on stderr, as JSON or as text, for a command that has written its data to stdout."""
+        print(json.dumps(shape) if self.as_json else text, file=sys.stderr)
+
     def rows(
         self,
         shape: Any,
