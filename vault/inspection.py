@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from palisade.base.digest import DIGEST_BYTES
@@ -42,13 +42,14 @@ def summary_of(vault: Vault) -> Summary:
     )
 
 
-def export_rows(vault: Vault) -> Iterator[dict[str, object]]:
-    """One row per live key, in order; key and value as text if they are UTF-8, else in base64.
+def export_rows(vault: Vault, chosen: Callable[[bytes], bool] = lambda _: True) -> Iterator[dict[str, object]]:
+    """One row per live key that is chosen, in order; key and value as text if they are UTF-8, else in base64.
 
     The state at LV: staged changes that are not applied are not included.
     """
     for item in vault.range(b""):
-        yield {**_text("key", item.key), **_text("value", item.value)}
+        if chosen(item.key):
+            yield {**_text("key", item.key), **_text("value", item.value)}
 
 
 def _text(name: str, value: bytes) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     {"key": "/config/mode", "value": "fast"}
     {"key_base64": "AAE=", "value": {"any": "JSON"}}
 
+    Keys below palisade/ are the cluster's own: a file with one of them is refused before anything is written.
+
     An interrupted load can be repeated; of the demo catalog, only missing entries are written.
     """
     from palisade.catalog.demo.flights import DataSetError
@@ -61,7 +64,7 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         session.note("nothing was written")
         sys.exit(INTERRUPTED)
     except (DataSetError, LineError, OSError) as error:
-        session.fail(Failure(REFUSED, "bad-input", f"{what}: {reason_of(error)}; nothing was written", False))
+        session.fail(refusal_of_input(what, error))
 
     async def run(client: Any) -> LoadReport:
         async with session.notice_of(client):
@@ -83,20 +86,32 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
             return await load_catalog(client, catalog, count)
         return await load_entries(client, entries, count)
 
+    def executed() -> str | None:
+        return executed_text(written, total) if total else None
+
     def remark() -> str | None:
-        if not total:
-            return None if catalog is not None else "nothing was written"
-        done = f"at least {written:,} of {total:,} entries were" if written else "some entries may have been"
-        return f"{done} written; repeat the command to continue"
+        if done := executed():
+            return f"{done}; repeat the command to continue"
+        return None if catalog is not None else "nothing was written"
 
     with session.note_after_ctrl_c(remark):
-        report = session.call(run, notice=False, warns_of_writes=False)
+        report = replace(session, executed=executed).call(run, notice=False, warns_of_writes=False)
     shape = {"entries": report.entries, "written": report.written}
     segments = ""
     if what == DEMO:
         shape["published"] = report.published
         segments = f"; {counted(report.published, 'segment')} published"
     session.answer(shape, f"{counted(report.entries, 'entry')}, {report.written} of them written{segments}")
+
+
+def refusal_of_input(what: str, error: Exception) -> Failure:
+    code = error.code if isinstance(error, LineError) else LineError.code
+    return Failure(REFUSED, code, f"{what}: {reason_of(error)}; nothing was written", False)
+
+
+def executed_text(written: int, total: int) -> str:
+    done = f"at least {written:,} of {total:,} entries were" if written else "some entries may have been"
+    return f"{done} written"
 
 
 def shown_while_reading(session: CliSession, what: str, progress: RequestProgress) -> AbstractContextManager[None]:

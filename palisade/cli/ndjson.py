@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from palisade.base.content import from_base64
+from palisade.base.key_text import key_text
 from palisade.base.network_reason import json_reason, reason_of
 from palisade.catalog.demo.entries import CatalogEntry
+from palisade.service.strict_commands import OWN
+from palisade.wire.fencing_errors import ReservedKey
 
 FIELDS = {"key", "key_base64", "value", "value_base64"}
 EXAMPLE = '{"key": "/a", "value": "x"}'
@@ -20,20 +23,32 @@ EXAMPLE = '{"key": "/a", "value": "x"}'
 class LineError(ValueError):
     """An invalid line: its number, and the error."""
 
+    code = "bad-input"
+
+
+class ReservedLine(LineError):
+    """A line with a key that only the cluster itself may write."""
+
+    code = ReservedKey.code
+
 
 def read_entries(lines: Iterable[bytes]) -> list[CatalogEntry]:
-    """Empty lines are skipped; the last line of a key counts. Raises LineError for the first invalid line."""
+    """Empty lines are skipped; the last line of a key counts. Raises LineError for the first invalid line, or one with
+    a key of the cluster itself."""
     entries: dict[bytes, CatalogEntry] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 entry = read_entry(json.loads(line.decode("utf-8-sig")))
-                entries[entry.key] = entry
             except json.JSONDecodeError as error:
                 text = f"{json_reason(error)} at column {error.colno}; give an object such as {EXAMPLE}"
                 raise LineError(f"line {number}: {text}") from None
             except (ValueError, RecursionError) as error:
                 raise LineError(f"line {number}: {reason_of(error)}") from None
+            if entry.key.startswith(OWN):
+                text = f"{key_text(entry.key)}: keys under {OWN.decode()} are the cluster's own"
+                raise ReservedLine(f"line {number}: {text}")
+            entries[entry.key] = entry
     return list(entries.values())
 
 

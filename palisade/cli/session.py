@@ -209,7 +209,8 @@ class CliSession:
 
     `endpoints`: 'host:port' of streams. `shown`: the credentials. `source`: where the endpoints come from.
     `no_answer_remedy`: what else helps if no node can execute the command. `up_runs`: the endpoints are those of a
-    `palisade up` that runs, so nodes that do not listen may be starting."""
+    `palisade up` that runs, so nodes that do not listen may be starting. `executed`: for a failure, the part of the
+    command that was executed."""
 
     endpoints: Sequence[str]
     deadline_s: float
@@ -219,6 +220,7 @@ class CliSession:
     as_csv: bool = False
     no_answer_remedy: str = ""
     up_runs: bool = False
+    executed: Callable[[], str | None] = nothing_else
 
     def with_credentials(self, shown: Credentials | None) -> CliSession:
         return replace(self, shown=shown)
@@ -341,6 +343,8 @@ class CliSession:
         process."""
         if failure.exit_code == UNAVAILABLE and self.no_answer_remedy:
             failure = replace(failure, message=f"{failure.message}. {self.no_answer_remedy}")
+        if executed := self.executed():
+            failure = replace(failure, message=f"{failure.message}; {executed}")
         if self.as_json:
             body: dict[str, Any] = {"code": failure.code, "message": failure.message, "retry": failure.retry}
             if failure.missing:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palisade.base.counted import counted
+from palisade.base.counted import agreeing, counted
 from palisade.base.durable_files import replacing
 from palisade.base.network_reason import reason_of
 from palisade.base.new_file import why_not_made
@@ -119,27 +119,42 @@ def verify(session: CliSession, path: Path) -> None:
 @vault.command("export")
 @click.argument("file", type=FILE)
 @click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include the cluster's own keys; `palisade load` refuses such a file."
+)
 @vault_options
-def export(session: CliSession, path: Path, file: str, overwrite: bool) -> None:
-    """Write every key and value into FILE (- for stdout).
+def export(session: CliSession, path: Path, file: str, overwrite: bool, everything: bool) -> None:
+    """Write the keys and values of the users into FILE (- for stdout).
 
-    One JSON object per line, as input for `palisade load`.
+    One JSON object per line, as input for `palisade load`. The cluster's own keys, below palisade/, are not included.
     """
+    from palisade.service.strict_commands import OWN
     from palisade.vault.inspection import export_rows
     from palisade.vault.opening import read_vault
+
+    omitted = 0
+
+    def chosen(key: bytes) -> bool:
+        nonlocal omitted
+        omits = not everything and key.startswith(OWN)
+        omitted += omits
+        return not omits
 
     with refused_clearly(session):
         refuse_target(session, file, overwrite=overwrite)
         found = read_vault(path)
         try:
             with key_bar("exporting") as show:
-                keys = write_rows(export_rows(found), file, show)
+                keys = write_rows(export_rows(found, chosen), file, show)
             revision = found.revision
         finally:
             found.close()
-    if file != STDOUT:
-        shape = {"file": file, "keys": keys, "revision": revision}
-        session.answer(shape, f"{file}: {counted(keys, 'key')} of revision {revision}")
+    shape = {"file": file, "keys": keys, "revision": revision, "omitted": omitted}
+    text = f"{'stdout' if file == STDOUT else file}: {counted(keys, 'key')} of revision {revision}"
+    if omitted:
+        are = agreeing(omitted, "is", "are")
+        text += f"; {counted(omitted, 'key')} of the cluster itself {are} not included (--all includes them)"
+    (session.answer_beside_data if file == STDOUT else session.answer)(shape, text)
 
 
 @vault.command("reset")
@@ -170,7 +185,9 @@ def refuse_target(session: CliSession, file: str, *, overwrite: bool) -> None:
 def write_rows(rows: Iterator[dict[str, object]], file: str, show: Callable[[int], None]) -> int:
     """Returns the number of keys. The file exists once it is complete."""
     if file == STDOUT:
-        return write_to(sys.stdout.buffer.write, rows, show)
+        keys = write_to(sys.stdout.buffer.write, rows, show)
+        sys.stdout.buffer.flush()
+        return keys
     target = Path(file)
     partial = target.with_name(f"{target.name}.partial")
     with replacing(target, partial, exclusive=True) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -213,6 +214,30 @@ def test_load_with_an_invalid_line_writes_nothing(run: Run) -> None:
     assert "line 2" in result.stderr
     assert "nothing was written" in result.stderr
     assert run("get", "/n").exit_code == 1
+
+
+@pytest.mark.parametrize("source", ["-", "file"])
+def test_load_with_a_key_of_the_cluster_writes_nothing(run: Run, tmp_path: Path, source: str) -> None:
+    """The node refused it after thousands of other keys had been written."""
+    lines = '{"key": "/n", "value": "1"}\n{"key": "palisade/catalog/x", "value": "1"}\n'
+    (tmp_path / "rows").write_text(lines)
+    name = source if source == "-" else str(tmp_path / "rows")
+    result = run("load", name, "--json", stdin=lines)
+    error = json.loads(result.stderr)["error"]
+    assert (result.exit_code, error["code"], error["retry"]) == (1, "reserved-key", False)
+    assert error["message"] == (
+        f"{name}: line 2: palisade/catalog/x: keys under palisade/ are the cluster's own; nothing was written"
+    )
+    assert run("get", "/n").exit_code == 1
+
+
+def test_load_that_is_refused_reports_what_may_be_written(run: Run, tmp_path: Path) -> None:
+    """It had exit code 1, and did not mention the entries of the lines before."""
+    rows = [{"key": f"/n/{n}", "value": "x"} for n in range(3_000)] + [{"key": "k" * 5_000, "value": "x"}] * 2
+    (tmp_path / "rows").write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, {"key": "/z", "value": "x"}]))
+    result = run("load", str(tmp_path / "rows"))
+    assert result.exit_code == 1
+    assert re.search(r"; at least [1-3],\d{3} of 3,002 entries were written$", result.stderr.rstrip()), result.stderr
 
 
 def test_load_of_the_demo_catalog_writes_missing_entries_only(run: Run) -> None:

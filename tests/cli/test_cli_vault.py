@@ -80,10 +80,35 @@ def test_export_is_valid_input_for_load(folder: Path) -> None:
     from palisade.cli.ndjson import read_entries
 
     file = folder / "out.ndjson"
-    assert said("export", str(file), "--data-dir", str(folder)) == {"file": str(file), "keys": 3, "revision": 4}
+    assert said("export", str(file), "--data-dir", str(folder)) == {
+        "file": str(file), "keys": 3, "revision": 4, "omitted": 0
+    }  # fmt: skip
     entries = read_entries(file.read_bytes().splitlines())
     assert [(entry.key, entry.value) for entry in entries] == [(b"/a", b"1"), (b"/b", b"\xff\x00"), (b"/c", b"3")]
     assert run("export", "-", "--data-dir", str(folder)).stdout_bytes == file.read_bytes()
+
+
+def test_export_leaves_out_the_keys_of_the_cluster_unless_all_are_wanted(tmp_path: Path) -> None:
+    """`load` refused the file, because users may not write these keys."""
+    vault = open_vault(tmp_path / "vault")
+    vault.claim(VaultLineage("c1", 2, "n1"))
+    follow(vault, full([(b"/a", b"1"), (b"palisade", b"2"), (b"palisade/x", b"3"), (b"palisade/y", b"4")]))
+    vault.close()
+    file, where = tmp_path / "e", ("--data-dir", str(tmp_path))
+
+    def keys() -> list[str]:
+        return [json.loads(line)["key"] for line in file.read_bytes().splitlines()]
+
+    shape = {"file": str(file), "keys": 2, "revision": 5, "omitted": 2}
+    assert (said("export", str(file), *where), keys()) == (shape, ["/a", "palisade"])
+    shape |= {"keys": 4, "omitted": 0}
+    assert said("export", str(file), "--all", "--overwrite", *where) == shape
+    assert keys() == ["/a", "palisade", "palisade/x", "palisade/y"]
+    text = "2 keys of revision 5; 2 keys of the cluster itself are not included (--all includes them)\n"
+    assert run("export", str(file), "--overwrite", *where).stdout == f"{file}: {text}"
+    assert run("export", "-", *where).stderr == f"stdout: {text}"
+    assert run("export", "-", "--all", *where).stderr == "stdout: 4 keys of revision 5\n"
+    assert json.loads(run("export", "-", "--json", *where).stderr)["omitted"] == 2
 
 
 def test_reset_renames_the_vault_only_with_confirm(folder: Path) -> None:
