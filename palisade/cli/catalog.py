@@ -258,10 +258,15 @@ for each in KINDS.values():
 @client_options
 def list_(session: CliSession, collection: str, below: str) -> None:
     """List the objects of a COLLECTION, ordered by name."""
-    from palisade.cli.catalog_rows import HEADER, object_row
+    show_objects(session, collection, below)
+
+
+def show_objects(session: CliSession, collection: str, below: str = "") -> None:
+    from palisade.cli.catalog_rows import HEADER, none_in, object_row
 
     found = session.call(lambda client: client.catalog_objects(collection, below=below))
-    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], cut="what")
+    rows = [object_row(collection, shape) for shape in found]
+    session.rows({"objects": found}, HEADER, rows, cut="what", none=none_in(collection, below))
 
 
 @catalog.command()
@@ -290,7 +295,9 @@ def procedures(session: CliSession, open_only: bool, limit: int) -> None:
     from palisade.cli.catalog_rows import PROCEDURES_HEADER, procedure_row
 
     found = session.call(lambda client: client.procedures(open_only=open_only, limit=limit))
-    session.rows({"procedures": found}, PROCEDURES_HEADER, [procedure_row(view) for view in found], wraps=["waits for"])
+    rows = [procedure_row(view) for view in found]
+    none = f"there is no procedure{' that has not ended' if open_only else ''}"
+    session.rows({"procedures": found}, PROCEDURES_HEADER, rows, wraps=["waits for"], none=none)
 
 
 @catalog.command()

@@ -92,3 +92,10 @@ def outcome_line(view: Shape) -> str:
         return f"{view['kind']}: done at revision {view['revision']}{gone}"
     why = waits_for(view) or "its turn"
     return f"{view['kind']}: started, {view['state']}; waits for {why}; see palisade catalog procedure {view['id']}"
+
+
+def none_in(collection: str, below: str) -> str:
+    """The note on an empty collection. `below`: the path at and below which objects are listed; empty: all."""
+    names = {"ttl": "TTL rule", "template-paths": "path with a template"}
+    where = f" at or below {below}" if below else ""
+    return f"there is no {names.get(collection, collection.removesuffix('s'))}{where}"

@@ -104,4 +104,4 @@ def list_(session: CliSession) -> None:
     """List the leases that have not expired."""
     leases = session.call(lambda client: client.leases())
     shape = {"leases": [str(lease_id) for lease_id in leases]}
-    session.rows(shape, ["lease"], [[lease_id] for lease_id in leases])
+    session.rows(shape, ["lease"], [[lease_id] for lease_id in leases], none="there is no lease")

@@ -90,13 +90,14 @@ def list_(session: CliSession, data_source: str) -> None:
     """
     found = session.call(lambda client: client.segments_list(data_source))
     if not data_source:
-        session.rows(found, ("data source",), [(name,) for name in found["data_sources"]])
+        names = [(name,) for name in found["data_sources"]]
+        session.rows(found, ("data source",), names, none="there is no data source with segments")
         return
     rows = [
         (each["segment"], each["state"], each["replicas"], each["rows"], " ".join(each["nodes"]))
         for each in map(recorded, found["segments"])
     ]
-    session.rows(found, LIST_HEADER, rows, wraps=["segment"])
+    session.rows(found, LIST_HEADER, rows, wraps=["segment"], none=f"there is no segment of data source {data_source}")
 
 
 @segments.command()
@@ -135,7 +136,8 @@ def lookup(session: CliSession, data_source: str, start: str, end: str, on_missi
     """
     found = session.call(lambda client: client.segments_lookup(data_source, start, end, on_missing=on_missing))
     rows = [(each["segment"], each["from"], each["to"], " ".join(each["nodes"])) for each in found["segments"]]
-    session.rows(found, PARTS_HEADER, rows, wraps=["segment"], omits=["from", "to"])
+    none = f"no node serves a segment of data source {data_source} in this interval"
+    session.rows(found, PARTS_HEADER, rows, wraps=["segment"], omits=["from", "to"], none=none)
     if found["missing"] and on_missing == "warn":
         first = ", ".join(found["missing"][:SHOWN])
         more = f" and {len(found['missing']) - SHOWN} more" if len(found["missing"]) > SHOWN else ""

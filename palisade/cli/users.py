@@ -10,7 +10,7 @@ import click
 
 from palisade.catalog.operations.all import KINDS
 from palisade.catalog.permissions import PRIVILEGES
-from palisade.cli.catalog import PROCEDURE, WAIT, begin
+from palisade.cli.catalog import PROCEDURE, WAIT, begin, show_objects
 from palisade.cli.input_file import InputFile
 from palisade.cli.options import NAME, client_options
 from palisade.cli.session import CliSession
@@ -43,14 +43,6 @@ def operation(command: Command) -> Command:
 
 def run(session: CliSession, kind: str, wait_s: float, procedure: str | None, **given: Any) -> None:
     begin(session, KINDS[kind], wait_s, procedure, given)
-
-
-def listed(session: CliSession, collection: str) -> None:
-    from palisade.cli.catalog_rows import HEADER, object_row
-
-    found = session.call(lambda client: client.catalog_objects(collection))
-    rows = [object_row(collection, shape) for shape in found]
-    session.rows({"objects": found}, HEADER, rows, cut="what", none=f"there is no {collection.removesuffix('s')}")
 
 
 def shown(session: CliSession, collection: str, name: str) -> None:
@@ -91,7 +83,7 @@ def passwd(session: CliSession, name: str, password_file: Any, **rest: Any) -> N
 @client_options
 def list_users(session: CliSession) -> None:
     """List the users with their roles and permissions."""
-    listed(session, "users")
+    show_objects(session, "users")
 
 
 @user.command("get")
@@ -166,7 +158,7 @@ def delete_role(session: CliSession, name: str, **rest: Any) -> None:
 @client_options
 def list_roles(session: CliSession) -> None:
     """List the roles with their permissions."""
-    listed(session, "roles")
+    show_objects(session, "roles")
 
 
 @role.command("get")

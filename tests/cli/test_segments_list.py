@@ -114,3 +114,22 @@ def test_notice_names_the_node_that_has_not_answered(
         where = ["--timeout", "1.5", "--endpoints", node.endpoint]
         done = CliRunner().invoke(main, ["segments", *command.split(), *where])
     assert f"palisade: {waits}no answer yet from n7 at {address}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("list", "there is no data source with segments"),
+        ("list demo", "there is no segment of data source demo"),
+        (
+            "lookup demo --from 2013-01-01 --to 2013-02-01",
+            "no node serves a segment of data source demo in this interval",
+        ),
+    ],
+)
+def test_empty_list_on_a_terminal_is_one_sentence(monkeypatch: pytest.MonkeyPatch, command: str, text: str) -> None:
+    """It was the header of an empty table."""
+    monkeypatch.setattr(CliSession, "call", lambda *_, **__: {"data_sources": [], "segments": [], "missing": []})
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    done = CliRunner().invoke(main, ["segments", *command.split()])
+    assert (done.stdout, done.stderr) == ("", f"palisade: {text}\n")
