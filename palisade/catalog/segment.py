@@ -31,6 +31,7 @@ DIGEST = re.compile(r"[a-z0-9-]{1,16}:[0-9a-f]{64}", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]+", re.ASCII)
 URL_CHARACTERS_MAX = 1024
 REPLICAS_MAX = 64
+EXAMPLE = "flights/2013-01-01T00:00:00.000Z/2013-01-02T00:00:00.000Z/0000000000000001/00000"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -85,8 +86,11 @@ def moment_ms(text: str) -> int:
 def parse_segment(text: str) -> Segment:
     """Raises BadField. Only the canonical form is accepted, so one segment has one key."""
     parts = text.split("/")
-    if len(parts) != 5 or not all(part.isascii() and part.isdigit() for part in parts[3:]):
+    if len(parts) != 5:
         raise BadField(f"segment: {shown(text)} is not <data source>/<start>/<end>/<version>/<partition>")
+    for name, part in zip(("version", "partition"), parts[3:], strict=True):
+        if not (part.isascii() and part.isdigit()):
+            raise BadField(f"segment: its {name} {shown(part)} is no number; an example of a segment is {EXAMPLE}")
     interval = Interval(time_ms(parts[1]), time_ms(parts[2]))
     found = Segment(a_name(parts[0], "data_source"), SegmentId(interval, int(parts[3]), int(parts[4])))
     if str(found) != text:

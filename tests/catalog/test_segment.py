@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from palisade.catalog.errors import BadField, CatalogError, DamagedRow, NewerRow, NotAllowed
 from palisade.catalog.segment import (
     ANNOUNCED,
+    EXAMPLE,
     RECORDS,
     Segment,
     SegmentRecord,
@@ -102,6 +103,16 @@ def test_record_states_what_queries_may_count_on() -> None:
     assert RECORD.marked_loaded().with_replicas(0).with_replicas(1).state() is ServingState.LOADING
     assert RECORD.marked_loaded().with_replicas(1).state() is ServingState.QUERYABLE
     assert not RECORD.marked_loaded().marked_unused().loaded
+
+
+@pytest.mark.parametrize(("part", "text"), [("version", "v9"), ("partition", "p")])
+def test_invalid_number_in_the_name_of_a_segment_is_named(part: str, text: str) -> None:
+    """The reason was the shape of all names, which the name had (issue 16)."""
+    *start, version, partition = EXAMPLE.split("/")
+    numbers = {"version": version, "partition": partition, part: text}
+    with pytest.raises(BadField, match=f"its {part} '{text}' is no number; an example of a segment is {EXAMPLE}"):
+        parse_segment("/".join([*start, *numbers.values()]))
+    assert str(parse_segment(EXAMPLE)) == EXAMPLE
 
 
 @pytest.mark.parametrize("record", [RECORD.marked_unused(), RECORD.with_replicas(0)])

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from palisade.cli.supervisor import first_user
 from palisade.cli.supervisor import up as up_module
 from palisade.cli.supervisor.child import Child
 from palisade.cli.supervisor.cluster import arguments
+from palisade.cli.supervisor.demo import progress, with_notices
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from palisade.cli.supervisor.screen import ScreenLines
@@ -226,6 +228,29 @@ async def test_cluster_without_a_user_is_reported_with_the_remedy(
     assert all("PALISADE_ROOT_PASSWORD_FILE" in event.text for event in events)
 
 
+def test_demo_catalog_whose_input_is_read_slowly_has_a_line_every_two_seconds() -> None:
+    """Between "ready" and the catalog, `palisade up` was silent for up to 4 s (issue 16)."""
+    simulation = Simulation(seed=0)
+    process = simulation.process("up")
+    shown: list[tuple[float, str]] = []
+    began = process.now()
+
+    def show(event: SupervisorEvent) -> None:
+        shown.append((round(process.now() - began, 1), event.text))
+
+    async def load(emit: Callable[[SupervisorEvent], None]) -> int:
+        await asyncio.sleep(4)
+        emit(progress(1, 2))
+        await asyncio.sleep(0.5)
+        return 7
+
+    assert simulation.run(process, with_notices(show, load)) == 7
+    times = [0.0, *(at for at, _ in shown), 4.5]
+    assert max(later - earlier for earlier, later in pairwise(times)) < 2
+    texts = [text for _, text in shown]
+    assert (texts[0], texts[-1]) == ("demo catalog: reading the input (1 s)", "demo catalog: 1 of 2 entries")
+
+
 DENIED = PermissionDenied("a join token does not grant write on palisade/segments")
 
 
@@ -243,8 +268,8 @@ async def test_demo_catalog_without_a_user_is_reported_with_the_remedy(
     await up_module._load_demo(Layout("c"), cast(Any, SimpleNamespace(show=events.append)), shown)
     [event] = events
     lacks = "authorization is on, and there are no credentials of a user to create it with: set PALISADE_USER and "
-    reason = str(DENIED) if isinstance(shown, Password) else lacks
-    assert event.text.startswith(f"the demo catalog is not complete: {reason}")
+    state, reason = ("complete", str(DENIED)) if isinstance(shown, Password) else ("loaded", lacks)
+    assert event.text.startswith(f"the demo catalog is not {state}: {reason}")
     assert event.fields["reason"].startswith(reason)
 
 

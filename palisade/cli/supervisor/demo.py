@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from palisade.base.counted import counted
 from palisade.cli.cluster_check import check_streams
 from palisade.cli.supervisor.events import SupervisorEvent
+from palisade.cli.waiting import LINES_S, NOTICE_S
 from palisade.client import Client
 from palisade.client.bulk_load import LoadReport, load_demo, read_demo
 from palisade.wire.credentials import Credentials, StoredToken
 
 PATIENCE_S = 30.0
 Emit = Callable[[SupervisorEvent], None]
+T = TypeVar("T")
 
 
 async def ensure_demo(endpoints: list[str], emit: Emit, shown: Credentials | None = None) -> LoadReport | None:
@@ -29,6 +33,31 @@ async def ensure_demo(endpoints: list[str], emit: Emit, shown: Credentials | Non
         counts = {"entries": report.entries, "written": report.written, "published": report.published}
         emit(SupervisorEvent("demo-loaded", text, counts))
     return report
+
+
+async def with_notices(emit: Emit, load: Callable[[Emit], Coroutine[Any, Any, T]]) -> T:
+    """Runs `load`. While it has no event, as long as it reads its input, there is one after `NOTICE_S` and then each
+    `LINES_S`."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    due = began + NOTICE_S
+
+    def heard(event: SupervisorEvent) -> None:
+        nonlocal due
+        due = loop.time() + LINES_S
+        emit(event)
+
+    task = asyncio.ensure_future(load(heard))
+    try:
+        while not (await asyncio.wait({task}, timeout=max(0.0, due - loop.time())))[0]:
+            if loop.time() >= due:
+                waited_s = round(loop.time() - began)
+                text = f"demo catalog: reading the input ({waited_s} s)"
+                heard(SupervisorEvent("reading-demo", text, {"seconds": waited_s}))
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def progress(done: int, total: int) -> SupervisorEvent:

@@ -10,6 +10,7 @@ With --json each event is one line: {"event": "node-ready", "node": "n1", ...}. 
     waiting        nodes                                    not ready after a while
     ready          urls, endpoints
     no-user        remedy                                   authorization is on, and no user exists
+    reading-demo   seconds                                  the input of the demo catalog is still being read
     demo           done, total                              entries of the demo catalog
     demo-loaded    entries, written
     demo-failed    reason

@@ -22,7 +22,7 @@ from palisade.cli.cluster_check import OtherCluster
 from palisade.cli.node_command import check_arguments
 from palisade.cli.supervisor.child import Child
 from palisade.cli.supervisor.cluster import LocalCluster, children_of
-from palisade.cli.supervisor.demo import ensure_demo
+from palisade.cli.supervisor.demo import ensure_demo, with_notices
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.first_user import check_first_user
 from palisade.cli.supervisor.screen import ClusterScreen
@@ -333,9 +333,14 @@ async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials |
     """If the demo catalog cannot be loaded, a message is printed, and the cluster runs without it."""
     try:
         endpoints = [str(member.stream) for member in layout.members()]
-        await _signed_in(partial(ensure_demo, endpoints, screen.show, shown), FIRST_USER_S if shown else 0.0)
+        load = partial(with_notices, screen.show, lambda emit: ensure_demo(endpoints, emit, shown))
+        await _signed_in(load, FIRST_USER_S if shown else 0.0)
     except (DataSetError, MetastoreError, RaftError, AuthorizationError, OtherCluster, OSError) as error:
         denied = isinstance(error, PermissionDenied | Unauthenticated)
-        reason = str(error) if not denied or isinstance(shown, Password | Token) else NO_CREDENTIALS
-        text = f"the demo catalog is not complete: {reason}; the next start continues with it"
+        if denied and not isinstance(shown, Password | Token):
+            reason = NO_CREDENTIALS
+            text = f"the demo catalog is not loaded: {reason}; the next start loads it"
+        else:
+            reason = str(error)
+            text = f"the demo catalog is not complete: {reason}; the next start continues with it"
         screen.show(SupervisorEvent("demo-failed", text, {"reason": reason}))
