@@ -168,6 +168,21 @@ def test_single_node_is_a_cluster(up: Callable[..., Up], base_port: int) -> None
     assert run.stop() == 0
 
 
+def test_ctrl_c_that_also_ends_the_reader_of_the_output_prints_no_traceback(
+    up: Callable[..., Up], base_port: int
+) -> None:
+    """As in `palisade up | tee FILE`."""
+    run = up("--nodes", "1", "--base-port", str(base_port), "--no-demo")
+    run.wait("ready")
+    run.wait("status")
+    assert run.process.stdout is not None
+    assert run.process.stderr is not None
+    run.process.stdout.close()
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.stderr.read() == ""
+    assert run.process.wait(timeout=WAIT_S) == 0
+
+
 def test_format_of_log_lines_is_passed_to_the_nodes(up: Callable[..., Up], base_port: int) -> None:
     """Only the variable PALISADE_LOG_FORMAT worked."""
     run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1", "--log-format", "json")

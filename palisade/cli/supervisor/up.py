@@ -20,6 +20,7 @@ from palisade.base.recurring_line import RecurringLine
 from palisade.catalog.demo.flights import DataSetError
 from palisade.cli.cluster_check import OtherCluster
 from palisade.cli.node_command import check_arguments
+from palisade.cli.output import OutputFailed, discard_output
 from palisade.cli.supervisor.child import Child
 from palisade.cli.supervisor.cluster import LocalCluster, children_of
 from palisade.cli.supervisor.demo import ensure_demo, with_notices
@@ -218,7 +219,12 @@ class StopRequest:
             return
         self.asked.set()
         text = f"{number.name}: stopping the nodes (a second signal kills them)"
-        self._screen.show(SupervisorEvent("stopping", text, {"signal": number.name}))
+        try:
+            self._screen.show(SupervisorEvent("stopping", text, {"signal": number.name}))
+        except BrokenPipeError:  # Ctrl-C has also ended the reader, as in 'palisade up | tee FILE'
+            discard_output()
+        except OutputFailed:
+            pass  # the next event reports it
 
 
 async def _until_stopped(stop: StopRequest, serving: Coroutine[None, None, None]) -> None:
