@@ -66,7 +66,7 @@ def possible_password(text: str, named: str) -> str:
     from palisade.catalog.passwords import LEAST, MOST
 
     if len(text) > MOST:
-        raise click.UsageError(f"{named} has {len(text)} characters, allowed are {LEAST} to {MOST}")
+        raise click.UsageError(f"{named} has {len(text)} characters, allowed are {LEAST} to {MOST}; correct it")
     return text
 
 

@@ -345,7 +345,7 @@ async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials |
         denied = isinstance(error, PermissionDenied | Unauthenticated)
         if denied and not isinstance(shown, Password | Token):
             reason = NO_CREDENTIALS
-            text = f"the demo catalog is not loaded: {reason}; the next start loads it"
+            text = f"the demo catalog is not loaded: {reason}; the next start with them loads it"
         else:
             reason = str(error)
             text = f"the demo catalog is not complete: {reason}; the next start continues with it"
