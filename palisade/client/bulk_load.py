@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from palisade.catalog.demo.entries import DONE_KEY, ROOT, CatalogEntry, DemoCatalog, demo_catalog, done_entry
-from palisade.catalog.demo.flights import find_data, read_rows, source_name
+from palisade.catalog.demo.flights import find_data, read_rows, sha256_of_file, source_name
+from palisade.catalog.demo.known_records import known_records, stored_records
 from palisade.catalog.segment import SegmentRecord
 from palisade.client.publishing import PublishingStore, publish
 from palisade.metastore.results import RangeResult
@@ -48,8 +49,12 @@ class DemoStore(BulkStore, PublishingStore, Protocol):
 
 def read_demo(folder: Path | None = None) -> DemoCatalog:
     """The whole demo catalog; the entry that marks it as complete comes last. Raises DataSetError."""
-    source = source_name()
-    found = demo_catalog(partial(read_rows, find_data(folder)), source)
+    source, where, stored = source_name(), find_data(folder), stored_records()
+    found = demo_catalog(
+        partial(read_rows, where),
+        source,
+        lambda table: known_records(stored, table, sha256_of_file(where, table)),
+    )
     found.entries.append(done_entry(len(found.entries), source))
     return found
 

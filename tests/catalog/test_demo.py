@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from palisade.catalog.demo.entries import DONE_KEY, DemoCatalog, demo_catalog, done_entry
-from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, source_name
+from palisade.catalog.demo.entries import DONE_KEY, DemoCatalog, done_entry
+from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, sha256_of_file
+from palisade.catalog.demo.known_records import known_records, stored_records
 from palisade.catalog.demo.segments import columns_of, records_of, value_of
-from palisade.catalog.demo.tables import FLIGHTS, TABLES, WEATHER
+from palisade.catalog.demo.tables import FLIGHTS, TABLES, WEATHER, DemoTable
 from palisade.catalog.rows_digest import RowsDigest
+from palisade.client import bulk_load
+from tests.catalog.known_records import PAGE, computed, computed_catalog, text_of
 from tests.support.segment_names import segment
 
 ROWS = {"flights": 336_776, "planes": 3_322, "airports": 1_458, "airlines": 16, "weather": 26_115}
@@ -20,7 +23,7 @@ ROWS = {"flights": 336_776, "planes": 3_322, "airports": 1_458, "airlines": 16, 
 
 @pytest.fixture(scope="module")
 def catalog() -> DemoCatalog:
-    return demo_catalog(partial(read_rows, find_data()), source_name())
+    return computed_catalog()
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +82,39 @@ def test_every_value_has_the_type_of_its_column() -> None:
             table.record(row)
 
 
-def test_the_same_input_gives_the_same_bytes(catalog: DemoCatalog) -> None:
-    again = demo_catalog(partial(read_rows, find_data()), source_name())
-    assert again.entries == catalog.entries
-    assert [each.to_bytes() for each in again.segments] == [each.to_bytes() for each in catalog.segments]
+def test_stored_records_are_those_of_the_rows(catalog: DemoCatalog) -> None:
+    assert PAGE.read_text(encoding="utf-8") == text_of(computed(catalog)), (
+        "write them again: python -m tests.catalog.known_records"
+    )
+
+
+def test_catalog_with_stored_records_is_the_computed_one(
+    catalog: DemoCatalog, entries: dict[str, dict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it reads only the rows that are entries."""
+    read = []
+
+    def noted(folder: Path, table: DemoTable) -> Iterator[list[str]]:
+        read.append(table.name)
+        return read_rows(folder, table)
+
+    monkeypatch.setattr(bulk_load, "read_rows", noted)
+    found = bulk_load.read_demo()
+    assert read == ["airlines", "airports", "planes"]
+    *first, last = found.entries
+    assert first == catalog.entries
+    assert json.loads(last.value)["entries"] == len(entries)
+    assert [each.to_bytes() for each in found.segments] == [each.to_bytes() for each in catalog.segments]
+
+
+def test_records_of_a_file_with_other_bytes_are_computed(tmp_path: Path) -> None:
+    (tmp_path / "weather.csv").write_bytes((find_data() / "weather.csv").read_bytes())
+    stored, digest = stored_records(), sha256_of_file(tmp_path, WEATHER)
+    assert len(known_records(stored, WEATHER, digest) or ()) == 364
+    with (tmp_path / "weather.csv").open("a") as file:
+        file.write("\n")
+    assert known_records(stored, WEATHER, sha256_of_file(tmp_path, WEATHER)) is None
+    assert known_records(stored, FLIGHTS, None) is None
 
 
 def test_the_mark_of_completeness_lies_beside_the_tables(entries: dict[str, dict]) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.support.processes import WORKER, WORKERS, runs
 pytestmark = pytest.mark.e2e
 
 WAIT_S = 120
-"""Longest duration of one run."""
+"""Longest wait for an event, or for the end of a run."""
 
 
 class Up:
@@ -35,17 +36,26 @@ class Up:
             [sys.executable, "-m", "palisade.cli", "up", "--json", "--data-dir", str(folder), *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        self._watchdog = threading.Timer(WAIT_S, self.process.kill)
-        self._watchdog.start()
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Kills the run if the block takes too long, so that reading from it ends."""
+        watchdog = threading.Timer(WAIT_S, self.process.kill)
+        watchdog.start()
+        try:
+            yield
+        finally:
+            watchdog.cancel()
 
     def wait(self, name: str, **fields: Any) -> dict[str, Any]:
         """The next event of this name with these fields. Fails if the run ends before."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event: dict[str, Any] = json.loads(line)
-            self.events.append(event)
-            if event["event"] == name and fields.items() <= event.items():
-                return event
+        with self._in_time():
+            for line in self.process.stdout:
+                event: dict[str, Any] = json.loads(line)
+                self.events.append(event)
+                if event["event"] == name and fields.items() <= event.items():
+                    return event
         raise AssertionError(
             f"no {name}; it said {self.events} and {self.process.stderr and self.process.stderr.read()}"
         )
@@ -55,13 +65,12 @@ class Up:
         may end in the middle of a line."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        with ThreadPoolExecutor(1) as thread:
+        with self._in_time(), ThreadPoolExecutor(1) as thread:
             err = thread.submit(self.process.stderr.read)
             self.events += [json.loads(line) for line in self.process.stdout]
             return self.process.wait(timeout=WAIT_S), err.result()
 
     def give_up(self) -> None:
-        self._watchdog.cancel()
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()

@@ -24,6 +24,7 @@ from palisade.catalog.segment import SegmentRecord
 ROOT = "/catalog/"
 DONE_KEY = b"/catalog/demo"
 ReadRows = Callable[[DemoTable], Iterable[Sequence[str]]]
+KnownRecords = Callable[[DemoTable], list[SegmentRecord] | None]
 
 
 class CatalogEntry(NamedTuple):
@@ -39,18 +40,25 @@ class DemoCatalog:
     segments: list[SegmentRecord]
 
 
-def demo_catalog(read_rows: ReadRows, source: str) -> DemoCatalog:
-    """`source` names the data set and its version.
+def unknown(table: DemoTable) -> None:
+    """`KnownRecords` of no table."""
+
+
+def demo_catalog(read_rows: ReadRows, source: str, known: KnownRecords = unknown) -> DemoCatalog:
+    """`source` names the data set and its version. `known` is asked for the records of tables whose rows are no
+    entries; if it returns them, the rows are not read.
 
     Raises ValueError, naming table and column, for a row that does not match `palisade/catalog/demo/tables.py`.
     """
     found = DemoCatalog([], [])
     for table in TABLES:
-        rows: Iterable[Sequence[str]] = read_rows(table)
-        if table.key:
-            rows = list(rows)
-            found.entries.extend(keyed_entries(table, rows))
-        records = records_of(table, rows)
+        records = None if table.key else known(table)
+        if records is None:
+            rows = read_rows(table)
+            if table.key:
+                rows = list(rows)
+                found.entries.extend(keyed_entries(table, rows))
+            records = records_of(table, rows)
         found.segments.extend(records)
         found.entries.append(entry(f"tables/{table.name}", describe(table, sum(each.rows for each in records), source)))
     return found

@@ -6,6 +6,7 @@ The package is found, not imported: its `__init__` would load pandas and read al
 from __future__ import annotations
 
 import csv
+import hashlib
 import importlib.metadata
 import importlib.util
 import io
@@ -53,16 +54,29 @@ def source_name() -> str:
 
 def state_of_file(folder: Path, table: DemoTable) -> tuple[str, int, int] | None:
     """A value that changes with the file of the table; None if there is no file."""
-    for path in (folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"):
+    for path in files_of(folder, table):
         with suppress(OSError):
             found = path.stat()
             return str(path), found.st_mtime_ns, found.st_size
     return None
 
 
+def sha256_of_file(folder: Path, table: DemoTable) -> str | None:
+    """In hex, of the file of the table as it is stored; None if it cannot be read."""
+    for path in files_of(folder, table):
+        with suppress(OSError), path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    return None
+
+
+def files_of(folder: Path, table: DemoTable) -> tuple[Path, Path]:
+    """Where the table may be: as text, and compressed. The first one that exists is read."""
+    return folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"
+
+
 def read_rows(folder: Path, table: DemoTable) -> Iterator[list[str]]:
     """The rows of <table>.csv or <table>.csv.zip, without the header, which must match the table's."""
-    plain, zipped = folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"
+    plain, zipped = files_of(folder, table)
     try:
         if plain.exists():
             with plain.open(encoding="utf-8", newline="") as text:
@@ -78,7 +92,7 @@ def read_rows(folder: Path, table: DemoTable) -> Iterator[list[str]]:
 
 def copy_csv(folder: Path, table: DemoTable, target: Path) -> None:
     """Writes the text of <table>.csv or <table>.csv.zip to `target`. Raises DataSetError."""
-    plain, zipped = folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"
+    plain, zipped = files_of(folder, table)
     try:
         if plain.exists():
             shutil.copyfile(plain, target)
