@@ -11,7 +11,7 @@ from palisade.catalog.demo.entries import DemoCatalog, demo_catalog
 from palisade.catalog.demo.flights import find_data, read_rows, sha256_of_file, source_name
 from palisade.catalog.demo.tables import TABLES
 
-PAGE = Path(known_records.__file__).with_name(known_records.NAME)
+STORED = Path(known_records.__file__).with_name(known_records.NAME)
 
 
 def computed_catalog() -> DemoCatalog:
@@ -42,4 +42,4 @@ def text_of(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(text_of(computed(computed_catalog())), encoding="utf-8")
+    STORED.write_text(text_of(computed(computed_catalog())), encoding="utf-8")
