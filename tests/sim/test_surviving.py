@@ -40,7 +40,7 @@ def test_leader_that_was_cut_off_brings_back_what_was_never_committed(monkeypatc
     """Its own changes replace what the others had committed meanwhile, and clients see one history."""
     found = bases(monkeypatch)
     parted = []
-    for seed in range(3, 30):
+    for seed in range(10, 40):
         outcome = run_seed(seed, "calm", (Fault(4.0, Kind.ISOLATE, "leader", "n1", 5.0), LOST), Settings())
         assert not outcome.violation
         parted = [base for base in found if 0 < base.kept < base.revision]
