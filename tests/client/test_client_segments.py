@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palisade.catalog.errors import DamagedRow, NewerRow
-from palisade.client import Client, segments_api
+from palisade.client import Client
 from palisade.metastore.requests import Put
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
@@ -127,7 +127,6 @@ async def test_lookup_is_repeated_while_its_node_may_not_answer(
 
 async def test_lookup_is_repeated_until_its_timeout(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was given up after 5 s, whatever the timeout was (issue 16)."""
-    monkeypatch.setattr(segments_api, "WAIT_S", 0.05)
     monkeypatch.setattr(client, "_deadline_s", 0.2)
     monkeypatch.setattr(client, "_other_nodes", tuple)
 
