@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -24,6 +24,9 @@ from lmdb import verify as walker
 DATA = "data.mdb"
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 """The errors that mean damaged bytes; any other lmdb.Error comes from the disk or the system."""
+OPENS_MAX = 100
+"""An attempt fails if another process lets the file grow beyond the map between two steps of LMDB, microseconds apart.
+It always fails if a damaged page names a size that no map has, so there is a limit."""
 _PAGE_SIZE = Struct("=40xI")
 _TRANSACTION = Struct("=144xQ")
 
@@ -38,15 +41,23 @@ def open_env(
     **options: Any,
 ) -> Any:
     """The LMDB environment in this directory; a file that it creates is readable by its owner alone. Raises what
-    `damaged` makes of an error in `DAMAGE`, and what `unusable` makes of the text of any other."""
+    `damaged` makes of an error in `DAMAGE`, and what `unusable` makes of the text of any other. The file may grow
+    meanwhile, beyond `map_bytes` too."""
     try:
-        return lmdb.open(str(directory), max_dbs=tables_max, map_size=map_bytes, mode=0o600, **options)
+        return _opened(directory, max_dbs=tables_max, map_size=map_bytes, mode=0o600, **options)
     except DAMAGE as error:
         raise damaged(error) from error
     except (lmdb.Error, OSError) as error:
         raise unusable(
             f"{directory / DATA} can't be opened: {error}. Make it writable, or choose another directory"
         ) from error
+
+
+def _opened(directory: Path, **options: Any) -> Any:
+    for _ in range(OPENS_MAX - 1):
+        with suppress(lmdb.MapResizedError):
+            return lmdb.open(str(directory), **options)
+    return lmdb.open(str(directory), **options)
 
 
 @contextmanager

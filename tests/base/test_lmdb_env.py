@@ -9,7 +9,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from palisade.base.lmdb_env import DATA, closed_on_error, open_env
+from palisade.base.lmdb_env import DATA, OPENS_MAX, closed_on_error, open_env
 
 
 class Damaged(Exception):
@@ -40,6 +40,23 @@ def test_directory_that_cannot_hold_the_file_is_unusable(tmp_path: Path) -> None
     (tmp_path / DATA).mkdir()
     with pytest.raises(Unusable, match=f"{DATA} can't be opened: .*choose another directory"):
         opened(tmp_path)
+
+
+def test_file_whose_size_fits_no_map_is_unusable_after_some_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a loop without an end, nor a file that is refused because another process writes to it."""
+    tries = 0
+
+    def resized(*_: Any, **__: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        raise lmdb.MapResizedError("mdb_txn_begin", "grew")
+
+    monkeypatch.setattr(lmdb, "open", resized)
+    with pytest.raises(Unusable, match="grew"):
+        opened(tmp_path)
+    assert tries == OPENS_MAX
 
 
 def test_environment_is_closed_and_the_error_translated_if_its_tables_cannot_be_opened(tmp_path: Path) -> None:

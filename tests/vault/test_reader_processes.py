@@ -28,7 +28,7 @@ from tests.support.vault_feed import follow, full
 
 LEASE_MS = 300
 ROOT = Path(__file__).parents[2]
-READS = 20_000
+READS, OPENED = 20_000, 2_000
 
 
 class Cluster:
@@ -205,6 +205,13 @@ def test_reader_with_a_small_map_maps_a_grown_file(cluster: Cluster, grown: Call
         grown()
         for _ in range(100):
             cluster.checked(reader)
+
+
+def test_vault_may_grow_while_lmdb_opens_it(cluster: Cluster, grown: Callable[[], None]) -> None:
+    """2 % of such readers were refused: the file had grown between two steps of LMDB."""
+    grown()
+    for _ in range(OPENED):
+        LmdbBackend(cluster.vault, read_only=True, map_bytes=1).close()
 
 
 def test_vault_may_outgrow_the_map_while_it_is_opened(
