@@ -41,10 +41,12 @@ make_venv() {
 
 # uv needs a third of pip's time. It does not read pip's configuration, so where that names another index, pip installs.
 install_with_uv() {
-    [[ $(.venv/bin/python -m pip config list) != *index-url=* ]] &&
-        .venv/bin/python -m pip install --quiet "$(grep '^uv==' scripts/constraints.txt)" </dev/null >&2 &&
+    [[ $(.venv/bin/python -m pip config list) != *index-url=* ]] || return 1
+    .venv/bin/python -m pip install --quiet "$(grep '^uv==' scripts/constraints.txt)" </dev/null >&2 &&
         .venv/bin/uv pip install --quiet --python .venv/bin/python --constraint scripts/constraints.txt \
-            --editable ".[$1]" </dev/null >&2
+            --editable ".[$1]" </dev/null >&2 && return
+    say "uv could not install; trying pip"
+    return 1
 }
 
 install_with_pip() {
