@@ -25,8 +25,8 @@ DATA = "data.mdb"
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 """The errors that mean damaged bytes; any other lmdb.Error comes from the disk or the system."""
 OPENS_MAX = 100
-"""An attempt fails if another process lets the file grow beyond the map between two steps of LMDB, microseconds apart.
-It always fails if a damaged page names a size that no map has, so there is a limit."""
+"""How often a file is opened until it counts as damaged. An attempt fails if another process lets the file grow beyond
+the map between two steps of LMDB, microseconds apart; each one fails if a damaged page names a size that no map has."""
 _PAGE_SIZE = Struct("=40xI")
 _TRANSACTION = Struct("=144xQ")
 
@@ -40,12 +40,12 @@ def open_env(
     unusable: Callable[[str], Exception],
     **options: Any,
 ) -> Any:
-    """The LMDB environment in this directory; a file that it creates is readable by its owner alone. Raises what
-    `damaged` makes of an error in `DAMAGE`, and what `unusable` makes of the text of any other. The file may grow
-    meanwhile, beyond `map_bytes` too."""
+    """The LMDB environment in this directory; a file that it creates is readable by its owner alone. Another process may
+    let the file grow meanwhile, also beyond `map_bytes`. Raises what `damaged` makes of an error in `DAMAGE`, or of a
+    size that no map has, and what `unusable` makes of the text of any other."""
     try:
         return _opened(directory, max_dbs=tables_max, map_size=map_bytes, mode=0o600, **options)
-    except DAMAGE as error:
+    except (*DAMAGE, lmdb.MapResizedError) as error:
         raise damaged(error) from error
     except (lmdb.Error, OSError) as error:
         raise unusable(

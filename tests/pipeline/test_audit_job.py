@@ -27,7 +27,7 @@ def test_audit_of_a_recorded_history_finds_what_was_planted(
     spark: Any, threaded: ThreadedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it, nothing is found; the planted acts are a write that the store lost, and a read of an old version."""
-    monkeypatch.setattr(segments_api, "TEMPORARY", ())  # The node of this test has no broker, also not later.
+    monkeypatch.setattr(segments_api, "TEMPORARY", ())  # This node has no broker: a repeated lookup is refused, too.
     histories, report = tmp_path / "histories", tmp_path / "report"
     for name in ("one", "two"):
         with SyncClient(threaded.address, client_id=name, record=histories) as client:
