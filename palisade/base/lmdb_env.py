@@ -40,9 +40,9 @@ def open_env(
     unusable: Callable[[str], Exception],
     **options: Any,
 ) -> Any:
-    """The LMDB environment in this directory; a file that it creates is readable by its owner alone. Another process may
-    let the file grow meanwhile, also beyond `map_bytes`. Raises what `damaged` makes of an error in `DAMAGE`, or of a
-    size that no map has, and what `unusable` makes of the text of any other."""
+    """The LMDB environment in this directory; a file that it creates is readable by its owner alone. Meanwhile another
+    process may let the file grow beyond `map_bytes`. Raises what `damaged` makes of an error in `DAMAGE`, or of a size
+    that no map has, and what `unusable` makes of the text of any other."""
     try:
         return _opened(directory, max_dbs=tables_max, map_size=map_bytes, mode=0o600, **options)
     except (*DAMAGE, lmdb.MapResizedError) as error:
