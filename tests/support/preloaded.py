@@ -3,7 +3,8 @@
 Importing the program costs a second of CPU, more than most tests need for everything else. The arguments, environment,
 folder and log are those of a started process, and so are its own process id and session. Differences: `/proc` shows the
 command line of the process that it was forked from, and memory is shared with that process until it is written to (it
-counts as resident from the beginning, so measured growth is the same).
+counts as resident from the beginning, so measured growth is the same). The objects of the imported program stay frozen:
+a garbage collection would write to all of them.
 
 MODULE may patch the program, as `planted_fence` does. The program was imported before that, so a patch has to replace
 an attribute of a class, or of the module that uses it.
@@ -179,7 +180,6 @@ def _become(asked: dict[str, Any], descriptors: list[int], parent: int) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
-    gc.unfreeze()
 
 
 def run_forked(requests: socket.socket) -> None:
