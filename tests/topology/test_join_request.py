@@ -128,6 +128,6 @@ async def test_request_is_repeated_until_it_is_accepted(serve: Serve) -> None:
 
 async def test_node_that_was_removed_before_it_had_the_log_stops(serve: Serve) -> None:
     member = await serve(AskedMember([False, True, False]))
-    with pytest.raises(JoinRefused, match="removed again before it had the log.*--join and an empty data directory"):
+    with pytest.raises(JoinRefused, match="it was removed again before it had the log"):
         await join(member, [nothing] * (MISSING_MAX + 10))
     assert member.asked == 1
