@@ -17,6 +17,8 @@ from palisade.raftgroup.errors import MembershipRefused
 
 FIRST_GENERATION = 1
 """Also of memberships written before generations existed."""
+_LATER_FIELDS = (FIRST_GENERATION, dict[str, str]())
+"""Generation and retired storages of memberships that were written before these existed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,16 @@ class Membership:
 
     `version` grows by one with every change, so two nodes can compare the age of theirs; 0 means none.
     `generation`: the history of the group that it belongs to (`generations.py`); 0 is unknown. No change alters it.
+    `retired`: id -> incarnation of the last storage that was removed or replaced under this id. It must not be added
+    again: a node that joins repeats its request, and one that arrives after its removal would make it a member whose
+    process has ended.
     """
 
     members: tuple[Member, ...]
     removed: frozenset[str] = frozenset()
     version: int = 0
     generation: int = 0
+    retired: Mapping[str, str] = field(default_factory=dict)
     _voters: frozenset[str] = field(init=False, repr=False, compare=False)
     """Cached: used in every turn of the group."""
 
@@ -102,6 +108,7 @@ class Membership:
         member with other addresses has moved."""
         if member.role is not MemberRole.LEARNER:
             raise MembershipRefused(f"{member.id} must join as a learner and be promoted once it has caught up")
+        self._check_storage(member)
         known = self.get(member.id)
         if known is not None and known.incarnation == member.incarnation and known.addresses != member.addresses:
             return self._replaced(replace(known, addresses=member.addresses))
@@ -111,6 +118,13 @@ class Membership:
             raise MembershipRefused(f"{member.id} is the only voter: replacing it would lose everything")
         return self._replaced(member)
 
+    def _check_storage(self, member: Member) -> None:
+        if member.incarnation and self.retired.get(member.id) == member.incarnation:
+            raise MembershipRefused(
+                f"{member.id} was removed from the cluster, or has joined with another data directory since: start it "
+                "with --join and an empty data directory to let it join again"
+            )
+
     def promoted(self, member_id: str) -> Membership:
         member = self.require(member_id)
         if member.role is MemberRole.VOTER:
@@ -118,11 +132,12 @@ class Membership:
         return self._replaced(replace(member, role=MemberRole.VOTER, becomes_voter=False))
 
     def without(self, member_id: str) -> Membership:
-        self.require(member_id)
+        leaving = self.require(member_id)
         if self.voters == {member_id}:
             raise MembershipRefused(f"{member_id} is the only voter and can't be removed; stop the node instead")
         rest = tuple(member for member in self.members if member.id != member_id)
-        return Membership(rest, self.removed | {member_id}, self.version + 1, self.generation)
+        retired = self._retired_with(leaving)
+        return Membership(rest, self.removed | {member_id}, self.version + 1, self.generation, retired)
 
     def require(self, member_id: str) -> Member:
         """The member with this ID. Raises MembershipRefused, with the list of members, if there is none."""
@@ -135,29 +150,41 @@ class Membership:
     def _replaced(self, member: Member) -> Membership:
         rest = [other for other in self.members if other.id != member.id]
         members = tuple(sorted([*rest, member], key=lambda each: each.id))
-        return Membership(members, self.removed - {member.id}, self.version + 1, self.generation)
+        known = self.get(member.id)
+        if known is None or known.incarnation == member.incarnation:
+            retired = self.retired
+        else:
+            retired = self._retired_with(known)
+        return Membership(members, self.removed - {member.id}, self.version + 1, self.generation, retired)
+
+    def _retired_with(self, member: Member) -> Mapping[str, str]:
+        """A member whose incarnation is not known yet has none to retire."""
+        return {**self.retired, member.id: member.incarnation} if member.incarnation else self.retired
 
     def alone(self, member_id: str, generation: int) -> Membership:
-        """`member_id` as the only voter of a new generation: for a forced new cluster, outside the rules of Raft."""
+        """`member_id` as the only voter of a new generation: for a forced new cluster, outside the rules of Raft. The
+        storages of the others may be added again: what they hold of the old generation, they refuse themselves."""
         only = replace(self.require(member_id), role=MemberRole.VOTER, becomes_voter=False)
         gone = {member.id for member in self.members} - {member_id}
-        return Membership((only,), self.removed | gone, self.version + 1, generation)
+        return Membership((only,), self.removed | gone, self.version + 1, generation, self.retired)
 
     def to_wire(self) -> list[Any]:
-        return [[member.to_wire() for member in self.members], sorted(self.removed), self.version, self.generation]
+        members, retired = [member.to_wire() for member in self.members], dict(sorted(self.retired.items()))
+        return [members, sorted(self.removed), self.version, self.generation, retired]
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Membership:
         """Raises ValueError or TypeError for a malformed membership."""
         wired, removed, version, *rest = wire
-        (generation,) = rest or (FIRST_GENERATION,)
+        later: list[Any] = [*rest, *_LATER_FIELDS[len(rest) :]]
+        generation, retired = later
         members = tuple(Member.from_wire(each) for each in wired)
-        numbers = isinstance(version, int) and isinstance(generation, int)
-        if not numbers or not all(isinstance(each, str) for each in removed):
-            raise ValueError(f"version, generation or removed ids have the wrong type: {str(wire[1:])[:200]}")
+        fits = isinstance(version, int) and isinstance(generation, int) and isinstance(retired, Mapping)
+        if not fits or not all(isinstance(each, str) for each in (*removed, *retired, *retired.values())):
+            raise ValueError(f"a field has the wrong type: {str(wire[1:])[:200]}")
         if len({member.id for member in members}) != len(members):
             raise ValueError("two members have the same id")
-        return Membership(members, frozenset(removed), version, generation)
+        return Membership(members, frozenset(removed), version, generation, dict(retired))
 
 
 class MembershipLog:

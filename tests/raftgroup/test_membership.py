@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +99,61 @@ def test_removed_member_is_remembered_until_it_is_added_again() -> None:
     without = voters("n1", "n2", "n3").without("n3")
     assert without.removed == {"n3"}
     assert without.with_member(learner("n3", "new")).removed == frozenset()
+
+
+def test_storage_that_was_removed_is_not_added_again() -> None:
+    """A node repeats its join request until its log contains it. One that arrived after the removal made it a voter
+    whose process had ended."""
+    without = voters("n1", "n2").with_member(learner("n3", "first")).without("n3")
+    stored = Membership.from_wire(msgpack.unpackb(msgpack.packb(without.to_wire())))
+    with pytest.raises(MembershipRefused, match="start it with --join and an empty data directory"):
+        stored.with_member(learner("n3", "first"))
+    again = stored.with_member(learner("n3", "second"))
+    assert again.require("n3").incarnation == "second"
+    with pytest.raises(MembershipRefused, match="n3 was removed from the cluster, or has joined with another"):
+        again.with_member(learner("n3", "first"))
+
+
+def test_storage_that_was_replaced_is_not_added_again() -> None:
+    replaced = voters("n1", "n2", "n3").with_member(learner("n3", "second"))
+    with pytest.raises(MembershipRefused, match="has joined with another data directory since"):
+        replaced.with_member(learner("n3", storage("n3")))
+    with pytest.raises(MembershipRefused, match="n3 is a member already"):
+        replaced.with_member(learner("n3", "second"))
+
+
+def test_promotion_and_new_addresses_retire_no_storage() -> None:
+    moved = Member("n4", MemberRole.LEARNER, storage("n4"), {"peer": "elsewhere"})
+    joined = voters("n1", "n2", "n3").with_member(learner("n4")).with_member(moved).promoted("n4")
+    assert (joined.require("n4").addresses, joined.retired) == ({"peer": "elsewhere"}, {})
+
+
+def test_survivor_may_add_the_storages_of_all_others_again() -> None:
+    """Except one that had been removed before."""
+    alone = voters("n1", "n2", "n3").without("n3").alone("n2", 2)
+    assert alone.with_member(learner("n1")).require("n1").incarnation == storage("n1")
+    with pytest.raises(MembershipRefused, match="n3 was removed"):
+        alone.with_member(learner("n3"))
+
+
+def test_storage_that_is_not_known_is_not_retired() -> None:
+    """A founding member whose node has not reported yet."""
+    founded = Membership((*voters("n1", "n2").members, Member("n3", MemberRole.VOTER, "")))
+    assert founded.without("n3").retired == {}
+
+
+@pytest.mark.parametrize("fields", [3, 4])
+def test_membership_of_an_earlier_format_is_read(fields: int) -> None:
+    written = voters("n1", "n2", "n3").without("n3").to_wire()[:fields]
+    read = Membership.from_wire(written)
+    assert (read.removed, read.generation, read.retired) == ({"n3"}, 1, {})
+
+
+@pytest.mark.parametrize("retired", [5, None, ["n3"], [["n3", "a"]], {"n3": 1}, {3: "a"}])
+def test_malformed_retired_storages_are_refused(retired: object) -> None:
+    wire = [*voters("n1").to_wire()[:4], retired]
+    with pytest.raises((ValueError, TypeError)):
+        Membership.from_wire(wire)
 
 
 class TestMembershipLog:

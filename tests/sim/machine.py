@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +28,6 @@ from palisade.service.callers import UNRESTRICTED
 from palisade.service.feed_service import FeedAnswers
 from palisade.topology.admission_rules import JoinRequest
 from palisade.topology.initialization import Participant
-from palisade.topology.join_request import Joining, is_member
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRecord
 from palisade.topology.registrar import ClusterState, Registrar
@@ -125,18 +123,18 @@ class SimMachine(Host):
         return SimSource(self, addresses)
 
     async def enter(self, group: Group) -> None:
-        """As `topology.join_request.join_cluster`, at any member."""
+        """As `topology.join_request`: request to be added until the own log contains it."""
         if self.config.join is None:
             return
-        joining = Joining(self.config.id, self.config.cluster, self.config.join)
-        while not is_member(self.config.id, group):
-            group.check_alive()
+        wanted = Member(self.config.id, MemberRole.LEARNER, group.incarnation, self.config.advertised(), True)
+        while True:
+            member = group.members.get(self.config.id)
+            if member is not None and member.incarnation == group.incarnation:
+                return
             for address in self.world.http_of_members(self.config.id):
                 try:
                     async with asyncio.timeout(REGISTRAR_S):
-                        if joining.must_ask(listed=await self.ask(address, partial(_lists, group, self.config.id))):
-                            await self.ask(address, partial(_add, group, self.config))
-                            joining.accepted()
+                        await self.ask(address, lambda node: node.group.add(wanted))
                     break
                 except (RaftError, ConnectionError, TimeoutError):
                     continue
@@ -150,15 +148,6 @@ class SimMachine(Host):
     async def ask(self, address: str, work: Callable[[Any], Awaitable[T]]) -> T:
         """Call a node, as its HTTP server would. Raises ConnectionError, and the errors of the call."""
         return await self.world.ask(self.process, self.config.id, address, work)
-
-
-async def _lists(joining: Group, id_: str, node: Any) -> bool:
-    member = node.group.members.get(id_)
-    return member is not None and bool(member.incarnation == joining.incarnation)
-
-
-async def _add(joining: Group, config: NodeConfig, node: Any) -> None:
-    await node.group.add(Member(config.id, MemberRole.LEARNER, joining.incarnation, config.advertised(), True))
 
 
 class SimRegistrar(RemoteRegistrar):

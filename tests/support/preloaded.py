@@ -4,7 +4,7 @@ Importing the program costs a second of CPU, more than most tests need for every
 folder and log are those of a started process, and so are its own process id and session. Differences: `/proc` shows the
 command line of the process that it was forked from, and memory is shared with that process until it is written to (it
 counts as resident from the beginning, so measured growth is the same). The objects of the imported program stay frozen:
-a garbage collection would write to all of them.
+a garbage collection would otherwise write to each of them.
 
 MODULE may patch the program, as `planted_fence` does. The program was imported before that, so a patch has to replace
 an attribute of a class, or of the module that uses it.

@@ -1,5 +1,5 @@
 """The vault of a removed member does not serve (issue 16): at once if the node knows of its removal, and at the latest
-T_proceed after the removal.
+T_proceed after the removal. The storage of a removed member never becomes a member again.
 
 Observed from outside. The membership is that of the newest leader, as it has committed it. The fence page is read from
 the disk, also of nodes that are dead, paused or isolated, by the clock of the machine.
@@ -7,6 +7,9 @@ the disk, also of nodes that are dead, paused or isolated, by the clock of the m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from palisade.raftgroup.membership import Membership
 from palisade.vault.fence_page import COPY_BYTES, unpack_fence
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
@@ -20,6 +23,10 @@ class RemovedMembers(Checker):
         self._term = 0
         self._latest_s: dict[str, tuple[int, float]] = {}
         """Member -> number of its disk, and until when its page may serve, in simulated time."""
+        self._compared = -1
+        """The index of the newest committed membership that was compared."""
+        self._storages: set[tuple[str, str]] = set()
+        self._removed: set[tuple[str, str]] = set()
 
     def turned(self, host: Host) -> None:
         group = host.group
@@ -43,12 +50,26 @@ class RemovedMembers(Checker):
         group = leader.group
         if group is None or not group._replica.membership_settled():
             return
+        self._compare(group._replica._memberships._changes)
         for member in self.world.members:
             if group.members.get(member.id) is not None:
                 self._latest_s.pop(member.id, None)
             elif member.id not in self._latest_s:
                 proceed_s = leader.node.fencing.lease_server.timing.proceed_s()
                 self._latest_s[member.id] = member.disks, self.world.simulation.now + 1.01 * proceed_s
+
+    def _compare(self, committed: Sequence[tuple[int, Membership]]) -> None:
+        """Fails if a storage that an earlier membership had, and a later one had not, is back."""
+        if committed[-1][0] <= self._compared:
+            return
+        for index, membership in committed:
+            if index > self._compared:
+                before = self._storages
+                self._storages = {(each.id, each.incarnation) for each in membership.members if each.incarnation}
+                self._removed |= before - self._storages
+                for member, incarnation in sorted(self._storages & self._removed):
+                    self.fail(f"{member} is a member again with storage {incarnation}, which was removed")
+        self._compared = committed[-1][0]
 
     def _must_not_serve(self, host: Host, why: str) -> None:
         page = unpack_fence(bytes(host.disk.page[:COPY_BYTES])) if host.starts and any(host.disk.page) else None

@@ -11,6 +11,7 @@ from palisade.raftgroup import journal_identity, snapshots, voting
 from palisade.raftgroup.durable_outbox import Outbox
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.library import Engine
+from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.voting import Voting
@@ -182,3 +183,18 @@ def installs_that_keep_no_membership(patch: Patch) -> None:
         self._wake()
 
     patch.setattr(Group, "installed", installed)
+
+
+@caught_by(
+    "removed members",
+    on=Stage(
+        "calm",
+        3,
+        (Fault(6.0, Kind.WIPE_AND_MORE, "n2", "n1", 3.0, 0.42),),
+        Settings(retention=RetentionConfig(log_entries=5)),
+    ),
+    says="a member again",
+)
+def removed_storages_that_are_added_again(patch: Patch) -> None:
+    """By their own join requests, which a node repeats until its log contains it."""
+    patch.setattr(Membership, "_check_storage", lambda self, member: None)
