@@ -119,6 +119,7 @@ class Membership:
         return self._replaced(member)
 
     def _check_storage(self, member: Member) -> None:
+        """Raises MembershipRefused for a storage that was removed or replaced."""
         if member.incarnation and self.retired.get(member.id) == member.incarnation:
             raise MembershipRefused(
                 f"{member.id} was removed from the cluster, or has joined with another data directory since: start it "
@@ -181,7 +182,7 @@ class Membership:
         members = tuple(Member.from_wire(each) for each in wired)
         fits = isinstance(version, int) and isinstance(generation, int) and isinstance(retired, Mapping)
         if not fits or not all(isinstance(each, str) for each in (*removed, *retired, *retired.values())):
-            raise ValueError(f"a field has the wrong type: {str(wire[1:])[:200]}")
+            raise ValueError(f"version, generation, removed or retired have the wrong type: {str(wire[1:])[:200]}")
         if len({member.id for member in members}) != len(members):
             raise ValueError("two members have the same id")
         return Membership(members, frozenset(removed), version, generation, dict(retired))

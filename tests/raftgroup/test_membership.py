@@ -156,6 +156,11 @@ def test_malformed_retired_storages_are_refused(retired: object) -> None:
         Membership.from_wire(wire)
 
 
+def test_membership_of_a_later_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="too many values"):
+        Membership.from_wire([*voters("n1").to_wire(), "unknown"])
+
+
 class TestMembershipLog:
     BASE = voters("n1", "n2", "n3")
     FIRST = BASE.with_member(learner("n4"))

@@ -59,7 +59,8 @@ class RemovedMembers(Checker):
                 self._latest_s[member.id] = member.disks, self.world.simulation.now + 1.01 * proceed_s
 
     def _compare(self, committed: Sequence[tuple[int, Membership]]) -> None:
-        """Fails if a storage that an earlier membership had, and a later one had not, is back."""
+        """Fails if a storage that an earlier membership had, and a later one had not, is back. Memberships that were
+        compacted before this look are not compared."""
         if committed[-1][0] <= self._compared:
             return
         for index, membership in committed:
